@@ -1,0 +1,1 @@
+"""The projected Gaussian mixture, numpy only: functions of arrays, and frozen dataclasses of arrays."""

@@ -1,0 +1,1 @@
+"""Where the work runs: rows streamed from files through the density and the selection."""

@@ -1,0 +1,1 @@
+"""The only home of torch: backbones, image data, training."""

@@ -1,0 +1,1 @@
+"""Which rows to keep: drawing, budgets, eviction, and the one table of methods."""
