@@ -37,7 +37,7 @@ class StorageError(PdacError):
     exit_code = 5
 
 
-class Stopped(PdacError):
+class Stopped(PdacError):  # noqa: N818 -- being stopped is not an error
     """Stopped early on request; running the same command again resumes."""
 
     exit_code = 6

@@ -61,7 +61,8 @@ class DensityOptions:
         require(self.dim >= 1, f"--dim is {self.dim}; expected at least 1")
         require(self.components >= 1, f"--components is {self.components}; expected at least 1")
         require(self.iterations >= 0, f"--iterations is {self.iterations}; expected 0 or more")
-        require(0 <= self.ridge < float("inf"), f"--ridge is {self.ridge}; expected a number of 0 or more")
+        # Below this, rounding alone makes a covariance indefinite.
+        require(1e-12 <= self.ridge < float("inf"), f"--ridge is {self.ridge}; expected a number of 1e-12 or more")
         require(self.tol is None or self.tol >= 0, f"--tol is {self.tol}; expected 0 or more, or leave it out")
 
 

@@ -1,0 +1,163 @@
+"""The projected Gaussian mixture model of a data set: one projection and one mixture per class, Eqs. (1)–(9)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from pdac_cli.density.blocks import ROWS, Array, ClassRows, segments
+from pdac_cli.density.mixture import (
+    Mixtures,
+    cholesky,
+    coefficients,
+    e_step,
+    expectation_maximisation,
+    quadratic,
+    start,
+    to_blocks,
+)
+from pdac_cli.density.projection import Projection, fit_projection, project
+from pdac_cli.options import DensityOptions
+from pdac_cli.rng import Purpose, row_uniforms
+
+
+@dataclass(frozen=True)
+class Model:
+    """The densities of C classes.  What a small class does not use of d and L is padding."""
+
+    labels: Array  # (C,) int64, ascending
+    counts: Array  # (C,) int64, n_y
+    mean: Array  # (C, D) h̄_y
+    unit: Array  # (C,) power of two near the class's extent, in which sums are taken
+    W: Array  # (C, D, d)
+    dims: Array  # (C,) int64, d_y; 0: flat density
+    alpha: Array  # (C, L)
+    mu: Array  # (C, L, d)
+    chol: Array  # (C, L, d, d) lower Cholesky factors of Σ
+    log_likelihood: Array  # (C, G + 1) mean log p(ξ|y) before each EM step and after the last, NaN where not reached
+
+    @property
+    def log_prior(self) -> Array:
+        """log p̂(y) = log(n_y / n), Eq. (8): (C,)."""
+        prior: Array = np.log(self.counts / self.counts.sum())
+        return prior
+
+    @property
+    def size(self) -> int:
+        """Bytes of W, μ, Σ (its factor) and α: what the paper counts as the model's storage."""
+        return self.W.nbytes + self.mu.nbytes + self.chol.nbytes + self.alpha.nbytes
+
+    def step_log_likelihood(self) -> Array:
+        """Return the mean log-likelihood of all rows at each EM step (paper's figure 3): (G + 1,)."""
+        history = np.array(self.log_likelihood)
+        for step in range(1, history.shape[1]):  # a class that stopped early stays where it was
+            history[:, step] = np.where(np.isnan(history[:, step]), history[:, step - 1], history[:, step])
+        return np.average(history, axis=0, weights=self.counts)
+
+
+def fit_classes(classes: Sequence[ClassRows], options: DensityOptions, seed: int) -> Model:
+    """Fit the classes, in the order given; a class's answer depends on its own rows alone."""
+    projections = [fit_projection(rows, options.dim, options.solver) for rows in classes]
+    projected = [_project_class(rows, p) for rows, p in zip(classes, projections, strict=True)]
+    blocks = to_blocks(projected, options.dim)
+    dims = np.array([p.W.shape[1] for p in projections])
+    unit = np.array([p.unit for p in projections])
+    # The mixtures are fitted in the class's own unit, where every number is of order one.
+    variance = np.array([p.variance.mean() if len(p.variance) else 1.0 for p in projections])
+    chosen = [initial_rows(rows.label, rows.count, options.components, seed) for rows in classes]
+    mixtures, history = expectation_maximisation(
+        blocks,
+        start(blocks, dims, variance, chosen, options.components),
+        options.ridge * variance,
+        options.iterations,
+        options.tol,
+    )
+    W = np.zeros((len(classes), classes[0].dim, options.dim), projections[0].W.dtype)
+    for c, p in enumerate(projections):
+        W[c, :, : dims[c]] = p.W
+    scale = _scale(dims, unit, options.dim)
+    return Model(
+        labels=np.array([rows.label for rows in classes]),
+        counts=blocks.counts,
+        mean=np.stack([p.mean for p in projections]),
+        unit=unit,
+        W=W,
+        dims=dims,
+        alpha=mixtures.alpha,
+        mu=mixtures.mu * scale[:, None],
+        chol=cholesky(mixtures.sigma) * scale[:, None, :, None],
+        log_likelihood=history - (dims * np.log(unit))[:, None],
+    )
+
+
+def merge_models(models: Sequence[Model]) -> Model:
+    """Return one model of all classes, in order of their labels."""
+    order = np.argsort(np.concatenate([m.labels for m in models]))
+    return Model(*(np.concatenate([getattr(m, f.name) for m in models])[order] for f in fields(Model)))
+
+
+def initial_rows(label: int, count: int, components: int, seed: int) -> Array:
+    """Return the min(L, n_y) distinct rows of a class whose projections are the first means (Floyd's algorithm)."""
+    wanted = min(components, count)
+    uniform = row_uniforms(seed, Purpose.INIT_MEANS, np.arange(wanted), label)
+    chosen: list[int] = []
+    for last, u in zip(range(count - wanted, count), uniform, strict=True):
+        row = int(u * (last + 1))
+        chosen.append(last if row in chosen else row)
+    return np.array(chosen)
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """The log-density of rows under a model.
+
+    A row's answer depends on the row and the model alone, not on the other rows nor on its place among them.
+    """
+
+    model: Model
+    theta: Array  # (C, L', K)
+
+    @classmethod
+    def of(cls, model: Model) -> Scorer:
+        """Prepare a model for scoring."""
+        scale = _scale(model.dims, model.unit, model.W.shape[2])
+        chol = model.chol / scale[:, None, :, None]
+        sigma = chol @ chol.swapaxes(-1, -2)
+        return cls(model, coefficients(Mixtures(model.alpha, model.mu / scale[:, None], sigma, model.dims)))
+
+    def log_conditional(self, h: Array, codes: Array) -> Array:
+        """Return log p(ξ|y) of each row under its class, Eq. (5): h (n, D), codes (n,) class positions -> (n,)."""
+        out = np.empty(len(h))
+        order = np.argsort(codes, kind="stable")
+        present, firsts = np.unique(codes[order], return_index=True)
+        groups = np.split(order, firsts[1:])
+        model = self.model
+        projected = [
+            project(h[rows], model.mean[c], model.W[c], float(model.unit[c]))
+            for c, rows in zip(present, groups, strict=True)
+        ]
+        blocks = to_blocks(projected, model.W.shape[2])
+        for at, c, rows in zip(blocks.starts, present, groups, strict=False):
+            for first, last in segments(len(rows)):
+                part = slice(at + first // ROWS, at + -(-last // ROWS))
+                valid = np.arange((part.stop - part.start) * ROWS).reshape(-1, ROWS) < last - first
+                _, log_p = e_step(self.theta[c][None], quadratic(blocks.xi[part], valid))
+                out[rows[first:last]] = log_p.ravel()[: last - first]
+        out -= (model.dims * np.log(model.unit))[codes]
+        return out
+
+
+def _project_class(rows: ClassRows, projection: Projection) -> Array:
+    """Return the class's projected rows in its unit: (n_y, d_y)."""
+    parts = [
+        project(rows.read(first, last), projection.mean, projection.W, projection.unit)
+        for first, last in segments(rows.count)
+    ]
+    return np.concatenate(parts).astype(np.float64)
+
+
+def _scale(dims: Array, unit: Array, dim: int) -> Array:
+    """Return each class's unit in the dimensions it uses and one in the others: (C, d)."""
+    return np.where(np.arange(dim) < dims[:, None], unit[:, None], 1.0)

@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+
+from pdac_cli.density.model import Scorer, fit_classes, initial_rows, merge_models
+from pdac_cli.options import DensityOptions, Solver
+from tests.oracles import MemoryRows, clustered, features, log_mixture
+
+
+def fit(classes, seed=0, **options):
+    rows = [MemoryRows(label, h) for label, h in enumerate(classes)]
+    return fit_classes(rows, DensityOptions(**options), seed)
+
+
+def test_scores_are_scipys_mixture_density_of_the_projected_rows():
+    h = clustered(300, 20, 4)
+    model = fit([h], dim=3, components=4)
+    xi = (h - h.mean(axis=0)) @ model.W[0]
+    sigma = model.chol[0] @ model.chol[0].swapaxes(1, 2)
+    expected = log_mixture(xi, model.alpha[0], model.mu[0], sigma)
+    np.testing.assert_allclose(Scorer.of(model).log_conditional(h, np.zeros(300, int)), expected, atol=1e-8)
+    np.testing.assert_allclose(model.log_likelihood[0, -1], expected.mean(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_a_rows_score_does_not_depend_on_the_other_rows_or_its_place(dtype):
+    classes = [features(n, 24, seed=n).astype(dtype) for n in (3, 140, 2100)]
+    scorer = Scorer.of(fit(classes, dim=4, components=3))
+    h, codes = np.concatenate(classes), np.repeat([0, 1, 2], [3, 140, 2100])
+    whole = scorer.log_conditional(h, codes)
+    order = np.random.default_rng(0).permutation(len(h))
+    np.testing.assert_array_equal(scorer.log_conditional(h[order], codes[order]), whole[order])
+    for rows in (slice(0, 1), slice(1, 3), slice(100, 230), slice(2000, 2243)):
+        np.testing.assert_array_equal(scorer.log_conditional(h[rows], codes[rows]), whole[rows])
+
+
+def test_classes_fitted_together_are_bit_for_bit_those_fitted_alone():
+    classes = [features(n, 150, seed=n, dtype="f4") for n in (1, 9, 140, 400, 2100)]
+    together = fit(classes)
+    alone = merge_models(
+        [fit_classes([MemoryRows(label, classes[label])], DensityOptions(), 0) for label in (4, 2, 0, 1, 3)]
+    )
+    for name in ("labels", "counts", "mean", "W", "dims", "alpha", "mu", "chol", "log_likelihood"):
+        np.testing.assert_array_equal(getattr(together, name), getattr(alone, name), err_msg=name)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_scaling_the_features_shifts_every_log_density_by_the_same(scale):
+    h = features(500, 40, dtype="f4")
+    plain, scaled = (
+        Scorer.of(fit([x], dim=5)).log_conditional(x, np.zeros(500, int)) for x in (h, h * np.float32(scale))
+    )
+    np.testing.assert_allclose(plain - scaled, 5 * np.log(scale), atol=1e-3)
+
+
+def test_exact_and_fast_solvers_agree():
+    h = features(600, 200)
+    fast, exact = (Scorer.of(fit([h], solver=s)).log_conditional(h, np.zeros(600, int)) for s in Solver)
+    np.testing.assert_allclose(fast, exact, atol=1e-4)
+
+
+def test_small_and_constant_classes_get_fewer_dimensions_components_or_a_flat_density():
+    classes = [np.ones((1, 8)), np.ones((5, 8)), features(3, 8), features(40, 8)]
+    model = fit(classes)
+    assert model.dims.tolist() == [0, 0, 2, 8]
+    assert (model.alpha > 0).sum(axis=1).tolist() == [1, 5, 3, 7]
+    scores = Scorer.of(model).log_conditional(np.concatenate(classes), np.repeat(range(4), [1, 5, 3, 40]))
+    np.testing.assert_allclose(scores[:6], 0, atol=1e-12)
+    assert np.isfinite(scores).all()
+
+
+def test_initial_rows_are_distinct_and_uniform():
+    assert sorted(initial_rows(3, 5, 7, 0)) == [0, 1, 2, 3, 4]
+    hits = np.zeros(12)
+    for seed in range(2000):
+        rows = initial_rows(1, 12, 4, seed)
+        assert len(set(rows.tolist())) == 4
+        hits[rows] += 1
+    expected = 2000 * 4 / 12
+    assert ((hits - expected) ** 2 / expected).sum() < 31  # chi-square, 11 degrees of freedom, p = 0.001
+
+
+def test_the_recorded_likelihood_weighs_classes_by_their_rows():
+    classes = [features(100, 12, seed=1), features(300, 12, seed=2)]
+    model = fit(classes, dim=3, iterations=4)
+    np.testing.assert_allclose(model.step_log_likelihood(), model.log_likelihood.T @ [0.25, 0.75])
+    np.testing.assert_allclose(np.exp(model.log_prior), [0.25, 0.75])
