@@ -49,18 +49,14 @@ def check_output(path: Path, inputs: Sequence[Path], force: bool) -> None:
         for other in inputs:
             with suppress(FileNotFoundError, NotADirectoryError):
                 if path.samefile(other):
-                    raise UsageError(
-                        f"{path}: output and input {other} are the same file; expected another path"
-                    )
+                    raise UsageError(f"{path}: output and input {other} are the same file; expected another path")
         if _is_special(path):
             return
         target = _target(path)
         if target.is_dir():
             raise StorageError(f"{path}: is a folder; expected the path of a file to write")
         if not target.parent.is_dir():
-            raise StorageError(
-                f"{path}: folder {target.parent} is not there; expected one that exists; make it first"
-            )
+            raise StorageError(f"{path}: folder {target.parent} is not there; expected one that exists; make it first")
         if target.exists() and not force:
             raise _exists(path)
         _remove_stale(target)

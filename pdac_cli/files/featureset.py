@@ -1,0 +1,246 @@
+"""One logical set of rows over several files: streaming, random access, fingerprint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdac_cli.errors import DataError
+from pdac_cli.files.arrays import RowArray, take
+from pdac_cli.files.labels import LabelColumn, row_text
+from pdac_cli.files.messages import quote
+from pdac_cli.files.values import fingerprint_of, fingerprint_rows, float_dtype, nonfinite_rows
+from pdac_cli.options import InputOptions
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some rows of a set."""
+
+    ids: Ids  # (m,) positions in the whole set
+    h: NDArray[Any]  # (m, D) float16, float32 or float64, native byte order
+    y: NDArray[np.int64]  # (m,)
+    logits: NDArray[Any] | None = None  # (m, K)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file's share of a set: ``rows`` rows from global row ``start`` on."""
+
+    path: Path
+    files: tuple[Path, ...]
+    start: int
+    key: str
+    features: RowArray  # (rows, D)
+    labels: LabelColumn
+    logits: RowArray | None  # (rows, K)
+    ids: RowArray | None  # (rows,)
+
+    @property
+    def rows(self) -> int:
+        """How many rows the file has."""
+        return self.features.shape[0]
+
+    @property
+    def dim(self) -> int:
+        """D, columns of the features."""
+        return self.features.shape[1]
+
+
+class FeatureSet:
+    """Rows of several files in the order given; a context manager that closes them.
+
+    Attributes: ``n`` rows, ``dim`` D, ``dtype`` of the features, ``files`` as named by the user, ``paths`` of every
+    file read, ``label_names`` (class k is called ``label_names[k]``) or None for numbers, ``notes`` for the user,
+    ``dropped`` and ``ignored``: rows left out as non-finite or by their label in the last full pass of ``chunks``.
+    """
+
+    def __init__(self, parts: list[Part], options: InputOptions, notes: list[str], stack: ExitStack) -> None:
+        self._parts, self._options, self._stack = parts, options, stack
+        self.n = sum(part.rows for part in parts)
+        self.dim = parts[0].dim
+        self.dtype: np.dtype[Any] = np.result_type(*(float_dtype(part.features.dtype) for part in parts))
+        self.files = tuple(str(part.path) for part in parts)
+        self.paths = tuple(path for part in parts for path in part.files)
+        self.has_logits = _all_alike([part.logits for part in parts])
+        self.has_ids = all(part.ids is not None for part in parts)
+        self.dropped = 0
+        self.ignored = 0
+        self._starts = np.array([part.start for part in parts])
+        self._stats = {path: _state(path) for path in self.paths}
+        self._ignore = options.ignore_label
+        self._codes: dict[str, int] | None = None
+        self.label_names: tuple[str, ...] | None = None
+        if parts[0].labels.text:
+            names = set().union(*(part.labels.names() for part in parts)) - {str(options.ignore_label)}
+            self.label_names = tuple(sorted(names))
+            self._codes = {name: code for code, name in enumerate(self.label_names)}
+            self._ignore = -1
+            notes = [*notes, f"{len(names):,} label names read as classes 0 to {len(names) - 1}, in sorted order"]
+        if len({part.features.dtype.newbyteorder("=") for part in parts}) > 1:
+            notes = [*notes, f"files of different number types, read as {self.dtype.name}"]
+        self.notes = tuple(notes)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._stack.close()
+
+    def chunks(self, rows: int, *, logits: bool = False) -> Iterator[Chunk]:
+        """All usable rows in order, those of ``rows`` consecutive positions at a time.
+
+        Chunk k holds the usable ones of the global rows k·rows to (k + 1)·rows, wherever files begin and end.
+        """
+        dropped = ignored = 0
+        for start in range(0, self.n, rows):
+            chunk = self._read(np.arange(start, min(self.n, start + rows)), logits)
+            wanted = chunk.y != self._ignore if self._ignore is not None else np.ones(len(chunk.y), bool)
+            bad = nonfinite_rows(chunk.h) & wanted
+            if bad.any() and not self._options.drop_nonfinite:
+                self._refuse_nonfinite(chunk, bad)
+            ignored += int(np.count_nonzero(~wanted))
+            dropped += int(np.count_nonzero(bad))
+            chunk = _keep(chunk, wanted & ~bad)
+            if len(chunk.ids):
+                yield chunk
+        self.dropped, self.ignored = dropped, ignored
+
+    def label_chunks(self, rows: int) -> Iterator[tuple[Ids, NDArray[np.int64]]]:
+        """Ids (m,) and labels (m,) of rows not left out by their label; the features are not read."""
+        for start in range(0, self.n, rows):
+            ids = np.arange(start, min(self.n, start + rows))
+            y = self._labels(ids)
+            if self._ignore is not None:
+                ids, y = ids[y != self._ignore], y[y != self._ignore]
+            if len(ids):
+                yield ids, y
+
+    def read_rows(self, ids: Ids, *, logits: bool = False) -> Chunk:
+        """The rows of the given global ids (m,), in that order; duplicates allowed."""
+        ids = np.asarray(ids, np.int64)
+        outside = (ids < 0) | (ids >= self.n)
+        if outside.any():
+            raise DataError(
+                f"{self.files[0]}: row {ids[np.argmax(outside)]:,} was asked for; "
+                f"expected 0 to {self.n - 1:,}, for there are {self.n:,} rows"
+            )
+        chunk = self._read(ids, logits)
+        bad = nonfinite_rows(chunk.h)
+        if bad.any():
+            self._refuse_nonfinite(chunk, bad)
+        return chunk
+
+    def read_ids(self, ids: Ids) -> NDArray[Any]:
+        """What the files' own ``ids`` arrays hold for the given global rows: (m,)."""
+        return self._gather(np.asarray(ids, np.int64), lambda part, rows: take(_present(part.ids, "ids"), rows))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A name of 32 hexadecimal digits for the data, whatever the files, chunks and compression.
+
+        It is the blake2b hash of n, D, the dtype and up to 64 evenly spaced rows (first and last among them) with
+        their labels.  It tells one feature set from another; it is no checksum of every byte.
+        """
+        ids = fingerprint_rows(self.n)
+        h = self._features(ids)
+        names = self._gather(ids, lambda part, rows: part.labels.take(rows))
+        return fingerprint_of(self.n, h, names)
+
+    def check_unchanged(self) -> None:
+        """Refuse to go on with a file that was replaced or modified since it was opened."""
+        for path, state in self._stats.items():
+            if _state(path) != state:
+                raise DataError(f"{path}: changed during the run; expected it to stay as it was; run again")
+
+    def _read(self, ids: Ids, logits: bool) -> Chunk:
+        y = self._labels(ids)
+        h = self._features(ids)
+        return Chunk(ids, h, y, self._logits(ids) if logits else None)
+
+    def _labels(self, ids: Ids) -> NDArray[np.int64]:
+        def get(part: Part, rows: Ids) -> NDArray[np.int64]:
+            return part.labels.encode(part.labels.take(rows), rows, self._codes, self._options.ignore_label)
+
+        return self._gather(ids, get)
+
+    def _features(self, ids: Ids) -> NDArray[Any]:
+        return self._gather(ids, lambda part, rows: take(part.features, rows).astype(self.dtype, copy=False))
+
+    def _logits(self, ids: Ids) -> NDArray[Any]:
+        def get(part: Part, rows: Ids) -> NDArray[Any]:
+            logits = take(_present(part.logits, "logits"), rows)
+            logits = logits.astype(float_dtype(logits.dtype), copy=False)
+            bad = nonfinite_rows(logits)
+            if bad.any():
+                where = row_text(int(rows[np.argmax(bad)]), part.start)
+                raise DataError(f"{part.path}: 'logits' has NaN or infinity in {where}; expected finite numbers")
+            return logits
+
+        if not self.has_logits:
+            raise DataError(
+                f"{self.files[0]}: has no 'logits' (n, K) beside its features, alike in all files; "
+                "expected them; extract with logits"
+            )
+        return self._gather(ids, get)
+
+    def _gather(self, ids: Ids, get: Callable[[Part, Ids], NDArray[Any]]) -> NDArray[Any]:
+        """Rows (m, …) of the given global ids, each asked of its own file by its row there."""
+        which = np.searchsorted(self._starts, ids, side="right") - 1
+        pieces = [(int(k), np.flatnonzero(which == k)) for k in np.unique(which)]
+        found = [get(self._parts[k], ids[where] - self._parts[k].start) for k, where in pieces]
+        if len(found) == 1:
+            return found[0]
+        out = np.empty((len(ids), *found[0].shape[1:]), np.result_type(*found))
+        for (_, where), rows in zip(pieces, found, strict=True):
+            out[where] = rows
+        return out
+
+    def _refuse_nonfinite(self, chunk: Chunk, bad: NDArray[np.bool_]) -> None:
+        row = int(chunk.ids[np.argmax(bad)])
+        part = self._parts[int(np.searchsorted(self._starts, row, side="right")) - 1]
+        raise DataError(
+            f"{part.path}: {quote(part.key)} has NaN or infinity in {row_text(row - part.start, part.start)}; "
+            "expected finite numbers; leave such rows out with --drop-nonfinite"
+        )
+
+
+def _present(array: RowArray | None, name: str) -> RowArray:
+    if array is None:
+        raise DataError(f"a file has no {quote(name)} beside its features; expected it in all files")
+    return array
+
+
+def _all_alike(arrays: list[RowArray | None]) -> bool:
+    return len({None if array is None else array.shape[1] for array in arrays}) == 1 and arrays[0] is not None
+
+
+def _keep(chunk: Chunk, keep: NDArray[np.bool_]) -> Chunk:
+    if keep.all():
+        return chunk
+    logits = None if chunk.logits is None else chunk.logits[keep]
+    return Chunk(chunk.ids[keep], chunk.h[keep], chunk.y[keep], logits)
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    try:
+        info = path.stat()
+    except OSError:
+        return ()
+    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns

@@ -1,0 +1,118 @@
+"""Labels as they are found in files, made into int64 class numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from pdac_cli.errors import DataError
+from pdac_cli.files.arrays import RowArray, take
+from pdac_cli.files.messages import quote, shape_text
+
+_PASS_ROWS = 1 << 16  # labels read at once when all of them are looked at
+
+
+class LabelColumn:
+    """The labels of one file, whose first row is row ``offset`` of the whole set."""
+
+    def __init__(self, array: RowArray, path: Path, key: str, offset: int) -> None:
+        self.rows = _check_shape(array, path, key)
+        self.text = _check_kind(array.dtype, path, key)
+        self._array, self._path, self._key, self._offset = array, path, key, offset
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Labels of the file's rows start to stop: int64, or str objects for labels that are names."""
+        return self._decode(self._array.read(start, stop), np.arange(start, stop))
+
+    def take(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """Labels of the given rows of the file, (m,)."""
+        return self._decode(take(self._array, rows), rows)
+
+    def names(self) -> set[str]:
+        """All distinct names, found in one pass of bounded memory."""
+        found: set[str] = set()
+        for start in range(0, self.rows, _PASS_ROWS):
+            found.update(self.read(start, min(self.rows, start + _PASS_ROWS)))
+        return found
+
+    def encode(
+        self, raw: NDArray[Any], rows: NDArray[np.int64], codes: Mapping[str, int] | None, ignore: int | None
+    ) -> NDArray[np.int64]:
+        """Class numbers of what :meth:`read` or :meth:`take` gave; −1 for a name that has none (left out)."""
+        if codes is not None:
+            return np.array([codes.get(name, -1) for name in raw], np.int64)
+        labels: NDArray[np.int64] = raw
+        self._refuse(
+            raw,
+            (labels < 0) & (labels != (0 if ignore is None else ignore)),
+            rows,
+            "expected 0 or more; leave such rows out with --ignore-label, if they have no class",
+        )
+        return labels
+
+    def _decode(self, values: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
+        values = values.reshape(-1)
+        if self.text:
+            return _names(values)
+        if values.dtype.kind == "u" and values.dtype.itemsize == 8:
+            self._refuse(values, values > np.uint64(2**63 - 1), rows, "expected at most 2^63 - 1")
+        if values.dtype.kind == "f":
+            with np.errstate(invalid="ignore"):
+                whole = (np.floor(values) == values) & (np.abs(values) < 2.0**63)
+            self._refuse(values, ~whole, rows, "expected whole numbers")
+        return values.astype(np.int64)
+
+    def _refuse(self, values: NDArray[Any], bad: NDArray[np.bool_], rows: NDArray[np.int64], why: str) -> None:
+        if bad.any():
+            first = int(np.argmax(bad))
+            where = row_text(int(rows[first]), self._offset)
+            raise DataError(f"{self._path}: {quote(self._key)} is {values[first]} in {where}; {why}")
+
+
+def row_text(row: int, offset: int) -> str:
+    """How a row is named: its number in the set and, where that differs, in its file."""
+    return f"row {row + offset:,}" + (f" (row {row:,} of this file)" if offset else "")
+
+
+def is_text(dtype: np.dtype[Any]) -> bool:
+    """Whether values are strings, of fixed or variable length."""
+    return dtype.kind in "SU" or (dtype.kind == "O" and h5py.check_string_dtype(dtype) is not None)
+
+
+def _check_shape(array: RowArray, path: Path, key: str) -> int:
+    shape = array.shape
+    if len(shape) == 2 and shape[1] > 1:
+        raise DataError(
+            f"{path}: {quote(key)} has shape {shape_text(shape)}, as one-hot labels have; expected one label per "
+            "row, (n,); save labels.argmax(axis=1)"
+        )
+    if len(shape) not in (1, 2) or shape[1:] == (0,):
+        raise DataError(f"{path}: {quote(key)} has shape {shape_text(shape)}; expected one label per row, (n,)")
+    return shape[0]
+
+
+def _check_kind(dtype: np.dtype[Any], path: Path, key: str) -> bool:
+    if is_text(dtype):
+        return True
+    if dtype.kind not in "biuf":
+        kind = "of variable length or objects" if dtype.kind == "O" else f"of type {dtype}"
+        raise DataError(f"{path}: {quote(key)} is {kind}; expected integers or strings, one per row")
+    return False
+
+
+def _names(values: NDArray[Any]) -> NDArray[Any]:
+    """Strings of any storage as str objects; bytes that are no UTF-8 are escaped, so names stay distinct."""
+    known: dict[Any, str] = {}
+    out = np.empty(len(values), object)
+    for i, value in enumerate(values.tolist()):
+        name = known.get(value)
+        if name is None:
+            name = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+            known[value] = name
+        out[i] = name
+    return out

@@ -1,0 +1,64 @@
+"""What input files have in common when they are wrong: how a name is shown, how a damage is said."""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pdac_cli.errors import DataError, StorageError
+
+# What h5py, zipfile and numpy raise on content that is not what it says it is.
+DAMAGE = (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError, EOFError, MemoryError)
+
+
+def quote(name: str, limit: int = 60) -> str:
+    """A name out of a file, safe to print: control characters escaped, long ones cut in the middle."""
+    if len(name) > limit:
+        name = f"{name[: limit // 2]}…{name[-limit // 3 :]}"
+    return repr(name)
+
+
+def plain(problem: BaseException, limit: int = 100) -> str:
+    """The reason inside a library's message, on one line and without control characters."""
+    text = str(problem)
+    inner = re.search(r"\((.*)\)", text, re.DOTALL)  # HDF5's own reason stands in brackets
+    text = " ".join((inner[1] if inner else text).split())
+    text = "".join(letter if letter.isprintable() else "?" for letter in text)
+    return text[:limit] or type(problem).__name__
+
+
+def shape_text(shape: tuple[int, ...]) -> str:
+    """A shape with digit groups: ``(5,000, 512)``."""
+    return f"({', '.join(f'{size:,}' for size in shape)})"
+
+
+def check_readable(path: Path, expected: str) -> None:
+    """Refuse a path that is not there, not a regular file (a pipe would block us) or empty."""
+    try:
+        info = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(f"{path}: not found; expected {expected}; check the path") from None
+    except (OSError, ValueError) as problem:
+        raise StorageError(f"{path}: cannot be read ({plain(problem)}); expected {expected}") from None
+    if stat.S_ISDIR(info.st_mode):
+        raise DataError(f"{path}: is a folder; expected {expected}; name one inside, or a pattern in quotes")
+    if not stat.S_ISREG(info.st_mode):
+        raise DataError(f"{path}: is not a regular file; expected {expected} on disk; save it first")
+    if info.st_size == 0:
+        raise DataError(f"{path}: is empty; expected {expected}; write it again")
+
+
+@contextmanager
+def reading(path: Path, what: str) -> Iterator[None]:
+    """Turn whatever a library raises on damaged content into a :class:`DataError` saying what was read."""
+    try:
+        yield
+    except PermissionError:
+        raise StorageError(f"{path}: permission denied; expected a file you may read") from None
+    except DAMAGE as problem:
+        raise DataError(
+            f"{path}: {what} cannot be read ({plain(problem)}); expected undamaged data; write the file again"
+        ) from None
