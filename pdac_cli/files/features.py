@@ -12,7 +12,7 @@ from pdac_cli.files.arrays import RowArray
 from pdac_cli.files.containers import Container, companions, open_array_file, open_container
 from pdac_cli.files.featureset import Chunk, FeatureSet, Part
 from pdac_cli.files.keys import Keys, find_keys
-from pdac_cli.files.labels import LabelColumn
+from pdac_cli.files.labels import LabelColumn, read_names
 from pdac_cli.files.messages import quote, shape_text
 from pdac_cli.files.values import float_dtype
 from pdac_cli.options import InputOptions
@@ -109,7 +109,10 @@ def _open_part(container: Container, options: InputOptions, start: int, notes: l
                 f"{quote(keys.features)} has {features.shape[0]:,}; expected as many; write them again together"
             )
     notes += _notes(path, keys, features)
-    return Part(path, tuple(files), start, keys.features, features, column, logits, ids)
+    names = None
+    if keys.label_names:
+        names = read_names(container.get(keys.label_names), path, keys.label_names)
+    return Part(path, tuple(files), start, keys.features, features, column, logits, ids, names)
 
 
 def _check_features(array: RowArray, path: Path, key: str) -> None:

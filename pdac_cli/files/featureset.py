@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pdac_cli.errors import DataError
 from pdac_cli.files.arrays import RowArray, take
-from pdac_cli.files.labels import LabelColumn, row_text
+from pdac_cli.files.labels import LabelColumn, find_coding, row_text
 from pdac_cli.files.messages import quote
 from pdac_cli.files.values import fingerprint_of, fingerprint_rows, float_dtype, nonfinite_rows
 from pdac_cli.options import InputOptions
@@ -45,6 +45,7 @@ class Part:
     labels: LabelColumn
     logits: RowArray | None  # (rows, K)
     ids: RowArray | None  # (rows,)
+    label_names: tuple[str, ...] | None
 
     @property
     def rows(self) -> int:
@@ -78,15 +79,13 @@ class FeatureSet:
         self.ignored = 0
         self._starts = np.array([part.start for part in parts])
         self._stats = {path: _state(path) for path in self.paths}
-        self._ignore = options.ignore_label
-        self._codes: dict[str, int] | None = None
-        self.label_names: tuple[str, ...] | None = None
-        if parts[0].labels.text:
-            names = set().union(*(part.labels.names() for part in parts)) - {str(options.ignore_label)}
-            self.label_names = tuple(sorted(names))
-            self._codes = {name: code for code, name in enumerate(self.label_names)}
-            self._ignore = -1
-            notes = [*notes, f"{len(names):,} label names read as classes 0 to {len(names) - 1}, in sorted order"]
+        self._coding = find_coding(
+            [part.labels for part in parts], [part.label_names for part in parts], options.ignore_label
+        )
+        self.label_names = self._coding.names
+        if self._coding.codes is not None:
+            names = len(self._coding.codes)
+            notes = [*notes, f"{names:,} label names read as classes 0 to {names - 1:,}, in sorted order"]
         if len({part.features.dtype.newbyteorder("=") for part in parts}) > 1:
             notes = [*notes, f"files of different number types, read as {self.dtype.name}"]
         self.notes = tuple(notes)
@@ -111,7 +110,7 @@ class FeatureSet:
         dropped = ignored = 0
         for start in range(0, self.n, rows):
             chunk = self._read(np.arange(start, min(self.n, start + rows)), logits)
-            wanted = chunk.y != self._ignore if self._ignore is not None else np.ones(len(chunk.y), bool)
+            wanted = chunk.y != self._coding.ignore if self._coding.ignore is not None else np.ones(len(chunk.y), bool)
             bad = nonfinite_rows(chunk.h) & wanted
             if bad.any() and not self._options.drop_nonfinite:
                 self._refuse_nonfinite(chunk, bad)
@@ -127,8 +126,8 @@ class FeatureSet:
         for start in range(0, self.n, rows):
             ids = np.arange(start, min(self.n, start + rows))
             y = self._labels(ids)
-            if self._ignore is not None:
-                ids, y = ids[y != self._ignore], y[y != self._ignore]
+            if self._coding.ignore is not None:
+                ids, y = ids[y != self._coding.ignore], y[y != self._coding.ignore]
             if len(ids):
                 yield ids, y
 
@@ -176,7 +175,7 @@ class FeatureSet:
 
     def _labels(self, ids: Ids) -> NDArray[np.int64]:
         def get(part: Part, rows: Ids) -> NDArray[np.int64]:
-            return part.labels.encode(part.labels.take(rows), rows, self._codes, self._options.ignore_label)
+            return part.labels.encode(part.labels.take(rows), rows, self._coding)
 
         return self._gather(ids, get)
 

@@ -20,6 +20,7 @@ class Keys:
     labels: str
     logits: str | None
     ids: str | None
+    label_names: str | None
 
 
 def find_keys(container: Container, features_key: str | None, labels_key: str | None) -> Keys:
@@ -28,8 +29,9 @@ def find_keys(container: Container, features_key: str | None, labels_key: str | 
     features = features_key.strip("/") if features_key else _find_features(container, names)
     folder = _folder(features)
     labels = labels_key.strip("/") if labels_key else _find_labels(container, names, features)
-    logits, ids = (f"{folder}{name}" if f"{folder}{name}" in names else None for name in ("logits", "ids"))
-    return Keys(features, labels, logits, ids)
+    logits, ids = (folder + name if folder + name in names else None for name in ("logits", "ids"))
+    named = _folder(labels) + "label_names"
+    return Keys(features, labels, logits, ids, named if named in names else None)
 
 
 def _find_features(container: Container, names: list[str]) -> str:

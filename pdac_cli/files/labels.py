@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,24 @@ from pdac_cli.files.arrays import RowArray, take
 from pdac_cli.files.messages import quote, shape_text
 
 _PASS_ROWS = 1 << 16  # labels read at once when all of them are looked at
+
+
+@dataclass(frozen=True)
+class Coding:
+    """How what is stored becomes class numbers."""
+
+    names: tuple[str, ...] | None  # class k is called names[k]
+    codes: Mapping[str, int] | None  # the class of each stored name; None: numbers are stored
+    ignore: int | None  # the class to leave out
+
+
+def find_coding(columns: Sequence[LabelColumn], given: Sequence[tuple[str, ...] | None], ignore: int | None) -> Coding:
+    """Stored names count in sorted order; stored numbers are the classes, named as the files say if they agree."""
+    if columns[0].text:
+        found = set[str]().union(*(column.names() for column in columns))
+        names = tuple(sorted(found - {str(ignore)}))  # an ignored name has no number, so classes stay 0 to K − 1
+        return Coding(names, {name: code for code, name in enumerate(names)}, -1)
+    return Coding(given[0] if len(set(given)) == 1 else None, None, ignore)
 
 
 class LabelColumn:
@@ -40,19 +59,17 @@ class LabelColumn:
             found.update(self.read(start, min(self.rows, start + _PASS_ROWS)))
         return found
 
-    def encode(
-        self, raw: NDArray[Any], rows: NDArray[np.int64], codes: Mapping[str, int] | None, ignore: int | None
-    ) -> NDArray[np.int64]:
-        """Class numbers of what :meth:`read` or :meth:`take` gave; −1 for a name that has none (left out)."""
-        if codes is not None:
-            return np.array([codes.get(name, -1) for name in raw], np.int64)
+    def encode(self, raw: NDArray[Any], rows: NDArray[np.int64], coding: Coding) -> NDArray[np.int64]:
+        """Class numbers of what :meth:`read` or :meth:`take` gave; −1 for a stored name to be left out."""
+        if coding.codes is not None:
+            return np.array([coding.codes.get(name, -1) for name in raw], np.int64)
         labels: NDArray[np.int64] = raw
-        self._refuse(
-            raw,
-            (labels < 0) & (labels != (0 if ignore is None else ignore)),
-            rows,
-            "expected 0 or more; leave such rows out with --ignore-label, if they have no class",
-        )
+        used = np.ones(len(labels), bool) if coding.ignore is None else labels != coding.ignore
+        why = "expected 0 or more; leave rows without a class out with --ignore-label"
+        self._refuse(raw, (labels < 0) & used, rows, f"{why} -1")
+        if coding.names is not None:
+            why = f"expected at most {len(coding.names) - 1}, for {len(coding.names)} classes have names"
+            self._refuse(raw, (labels >= len(coding.names)) & used, rows, why)
         return labels
 
     def _decode(self, values: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
@@ -72,6 +89,16 @@ class LabelColumn:
             first = int(np.argmax(bad))
             where = row_text(int(rows[first]), self._offset)
             raise DataError(f"{self._path}: {quote(self._key)} is {values[first]} in {where}; {why}")
+
+
+def read_names(array: RowArray, path: Path, key: str) -> tuple[str, ...]:
+    """Names that a file gives to its classes: (K,) strings, name k for class k."""
+    if len(array.shape) != 1 or not is_text(array.dtype):
+        raise DataError(f"{path}: {quote(key)} is no list of strings; expected (K,), one name per class")
+    names = tuple(_names(array.read(0, array.shape[0])))
+    if len(set(names)) != len(names):
+        raise DataError(f"{path}: {quote(key)} names two classes alike; expected distinct names")
+    return names
 
 
 def row_text(row: int, offset: int) -> str:

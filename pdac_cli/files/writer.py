@@ -1,0 +1,136 @@
+"""Writing feature files, row by row as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import h5py
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from pdac_cli.errors import DataError
+from pdac_cli.files.create import GrowingFile, growing_hdf5
+from pdac_cli.files.values import fingerprint_of, fingerprint_rows
+
+FORMAT, VERSION = "pdac-features", 1
+_CHUNK_BYTES = 1 << 19  # half a MiB: large enough to stream fast, small enough to fetch single rows
+
+
+class FeatureWriter:
+    """A new feature file of unknown length, which appears at ``path`` when the block ends well.
+
+    It holds ``features`` (n, D), ``labels`` (n,) and, if given, ``logits`` (n, K), ``ids`` (n,) and ``label_names``
+    (class k is called ``label_names[k]``), with the fingerprint, format version and ``attrs`` as attributes.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        dim: int,
+        *,
+        dtype: DTypeLike = np.float32,
+        num_logits: int | None = None,
+        label_names: Sequence[str] | None = None,
+        attrs: Mapping[str, str | int | float] | None = None,
+        force: bool = False,
+    ) -> None:
+        self._path, self._dim, self._dtype, self._num_logits = path, dim, np.dtype(dtype), num_logits
+        self._label_names, self._attrs, self._force = label_names, dict(attrs or {}), force
+        self._stack = ExitStack()
+        self.rows = 0  # written so far
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._growing: GrowingFile = stack.enter_context(growing_hdf5(self._path, self._force))
+            with self._growing.writing() as file:
+                _create(file, "features", (self._dim,), self._dtype)
+                _create(file, "labels", (), np.dtype(np.int64))
+                if self._num_logits is not None:
+                    _create(file, "logits", (self._num_logits,), self._dtype)
+                if self._label_names is not None:
+                    file.create_dataset("label_names", data=list(self._label_names), dtype=h5py.string_dtype())
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *problem: Any) -> None:
+        if problem[0] is not None:
+            self._stack.__exit__(*problem)
+            return
+        with self._stack:
+            if self.rows == 0:
+                raise DataError(f"{self._path}: no rows to write; expected at least one")
+            with self._growing.writing() as file:
+                _finish(file, self._attrs)
+
+    def append(
+        self,
+        h: NDArray[Any],
+        y: NDArray[Any],
+        logits: NDArray[Any] | None = None,
+        ids: NDArray[Any] | None = None,
+    ) -> None:
+        """Add rows: ``h`` (m, D), ``y`` (m,), ``logits`` (m, K) if the file has them, ``ids`` (m,) always or never."""
+        h, y = np.asarray(h), np.asarray(y)
+        columns = {"features": self._cast(h, "features"), "labels": y.astype(np.int64)}
+        if logits is not None:
+            columns["logits"] = self._cast(np.asarray(logits), "logits")
+        if ids is not None:
+            columns["ids"] = np.asarray(ids)
+        self._check_shapes(columns)
+        with self._growing.writing() as file:
+            if ids is not None and self.rows == 0:
+                _create(file, "ids", (), _storable(columns["ids"].dtype))
+            missing = {name for name in ("features", "labels", "logits", "ids") if name in file} ^ set(columns)
+            if missing:
+                raise ValueError(f"{', '.join(sorted(missing))} given for some rows only")
+            for name, values in columns.items():
+                file[name].resize(self.rows + len(h), axis=0)
+                file[name][self.rows :] = values
+        self.rows += len(h)
+
+    def _check_shapes(self, columns: Mapping[str, NDArray[Any]]) -> None:
+        expected = {"features": (self._dim,), "logits": (self._num_logits,)}
+        for name, values in columns.items():
+            shape = (len(columns["features"]), *expected.get(name, ()))
+            if values.shape != shape:
+                raise ValueError(f"{name} of shape {values.shape}, expected {shape}")
+
+    def _cast(self, values: NDArray[Any], name: str) -> NDArray[Any]:
+        """To the file's type, refusing values that would become infinite."""
+        with np.errstate(over="ignore"):
+            cast = values.astype(self._dtype, copy=False)
+        if cast is not values and values.ndim == 2:
+            lost = (np.isinf(cast) & np.isfinite(values)).any(axis=1)
+            if lost.any():
+                row = int(np.argmax(lost))
+                largest = np.abs(values[row][np.isfinite(values[row])]).max()
+                raise DataError(
+                    f"{self._path}: {name} of row {self.rows + row:,} reach {largest:.6g}; expected at most "
+                    f"{np.finfo(self._dtype).max:.6g}, the largest {self._dtype.name}; write a wider type"
+                )
+        return cast
+
+
+def _create(file: h5py.File, name: str, tail: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """An empty dataset (0, *tail) that grows by rows, in chunks of whole rows."""
+    row = int(np.prod(tail, dtype=np.int64)) * dtype.itemsize
+    chunks = (max(1, min(1 << 16, _CHUNK_BYTES // max(1, row))), *tail)
+    file.create_dataset(name, (0, *tail), dtype, maxshape=(None, *tail), chunks=chunks, track_times=False)
+
+
+def _storable(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    text: np.dtype[Any] = h5py.string_dtype()
+    return text if dtype.kind in "OU" else dtype
+
+
+def _finish(file: h5py.File, attrs: Mapping[str, str | int | float]) -> None:
+    rows = fingerprint_rows(file["labels"].shape[0])
+    h = np.stack([file["features"][row] for row in rows])
+    y = np.array([file["labels"][row] for row in rows], np.int64)
+    file.attrs["format"], file.attrs["version"] = FORMAT, VERSION
+    file.attrs["fingerprint"] = fingerprint_of(file["labels"].shape[0], h, y)
+    for name, value in attrs.items():
+        file.attrs[name] = value
