@@ -106,10 +106,31 @@ def describe_state(state: Mapping[str, object]) -> ResNet18Form:
     form = _form_of_ends(found)
     with torch.device("meta"):
         expected = {key: tuple(value.shape) for key, value in form.build().state_dict().items()}
-    differences = _differences(found, expected)
+    differences = state_differences(found, expected)
     if differences:
-        raise ModelError(f"not a ResNet18 of width {form.width}: {_shortened(differences)}")
+        raise ModelError(f"not a ResNet18 of width {form.width}: {shortened(differences)}")
     return form
+
+
+def state_differences(found: Mapping[str, tuple[int, ...]], expected: Mapping[str, tuple[int, ...]]) -> list[str]:
+    """Say where the shapes of a state dict differ from those a network expects, one item per tensor."""
+    # torchvision's older checkpoints have no num_batches_tracked, and nothing that is computed here needs it.
+    missing = [key for key in expected if key not in found and not key.endswith("num_batches_tracked")]
+    return [
+        *(f"no '{key}'" for key in missing),
+        *(f"unknown '{key}'" for key in found if key not in expected),
+        *(
+            f"'{key}' is {found[key]}, expected {shape}"
+            for key, shape in expected.items()
+            if key in found and found[key] != shape
+        ),
+    ]
+
+
+def shortened(items: list[str]) -> str:
+    """Join the first few items and count the rest."""
+    more = len(items) - SHOWN_DIFFERENCES
+    return "; ".join(items[:SHOWN_DIFFERENCES]) + (f"; and {more:,} more differences" if more > 0 else "")
 
 
 def _stage(c_in: int, c_out: int, stride: int) -> nn.Sequential:
@@ -127,31 +148,11 @@ def _form_of_ends(found: Mapping[str, tuple[int, ...]]) -> ResNet18Form:
     conv, head = found["conv1.weight"], found["fc.weight"]
     if len(conv) != 4 or conv[2:] not in STEM_OF_KERNEL or min(conv) < 1:
         raise ModelError(
-            f"not a ResNet18: 'conv1.weight' is {conv}, "
-            "expected (width, channels, 3, 3) or (width, channels, 7, 7)"
+            f"not a ResNet18: 'conv1.weight' is {conv}, expected (width, channels, 3, 3) or (width, channels, 7, 7)"
         )
     if len(head) != 2 or min(head) < 1:
         raise ModelError(f"not a ResNet18: 'fc.weight' is {head}, expected (classes, {8 * conv[0]})")
     return ResNet18Form(STEM_OF_KERNEL[conv[2:]], width=conv[0], num_classes=head[0], in_channels=conv[1])
-
-
-def _differences(found: Mapping[str, tuple[int, ...]], expected: Mapping[str, tuple[int, ...]]) -> list[str]:
-    # torchvision's older checkpoints have no num_batches_tracked, and nothing that is computed here needs it.
-    missing = [key for key in expected if key not in found and not key.endswith("num_batches_tracked")]
-    return [
-        *(f"no '{key}'" for key in missing),
-        *(f"unknown '{key}'" for key in found if key not in expected),
-        *(
-            f"'{key}' is {found[key]}, expected {shape}"
-            for key, shape in expected.items()
-            if key in found and found[key] != shape
-        ),
-    ]
-
-
-def _shortened(items: list[str]) -> str:
-    more = len(items) - SHOWN_DIFFERENCES
-    return "; ".join(items[:SHOWN_DIFFERENCES]) + (f"; and {more:,} more differences" if more > 0 else "")
 
 
 def _quoted(keys: list[str]) -> str:
