@@ -50,7 +50,7 @@ def check_output(path: Path, inputs: Sequence[Path], force: bool) -> None:
             with suppress(FileNotFoundError, NotADirectoryError):
                 if path.samefile(other):
                     raise UsageError(f"{path}: output and input {other} are the same file; expected another path")
-        if _is_special(path):
+        if is_special(path):
             return
         target = _target(path)
         if target.is_dir():
@@ -73,7 +73,7 @@ def atomic_path(path: Path, force: bool) -> Iterator[Path]:
     Without ``force`` the last step fails if the output has appeared meanwhile, so of two writers only one
     wins.  A device, a pipe or ``/dev/stdout`` receives the finished bytes instead: a rename would replace it.
     """
-    special = _is_special(path)
+    special = is_special(path)
     target = _target(path)
     with storage_errors(path):
         if not special and not force and target.exists():
@@ -94,7 +94,7 @@ def atomic_path(path: Path, force: bool) -> Iterator[Path]:
 
 def write_bytes(path: Path, data: bytes, force: bool) -> None:
     """Write all of ``data`` or nothing; devices and pipes are written directly."""
-    if _is_special(path):
+    if is_special(path):
         view = memoryview(data)
         position = 0
 
@@ -151,7 +151,7 @@ def _target(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _is_special(path: Path) -> bool:
+def is_special(path: Path) -> bool:
     """Whether the path is a device, pipe or socket, or an open descriptor such as ``/dev/stdout``.
 
     Redirected to a file, ``/dev/stdout`` looks like a regular file; a rename would destroy the device node.

@@ -139,7 +139,8 @@ def _names(values: NDArray[Any]) -> NDArray[Any]:
     for i, value in enumerate(values.tolist()):
         name = known.get(value)
         if name is None:
-            name = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+            raw = value if isinstance(value, bytes) else str(value).encode("utf-8", "backslashreplace")
+            name = raw.decode("utf-8", "backslashreplace")
             known[value] = name
         out[i] = name
     return out

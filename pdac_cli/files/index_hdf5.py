@@ -1,0 +1,131 @@
+"""Index files as HDF5: one dataset per column, settings as attributes."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from pdac_cli.errors import DataError
+from pdac_cli.files.datasets import get_dataset
+from pdac_cli.files.hdf5 import open_hdf5
+from pdac_cli.files.index_json import check_options
+from pdac_cli.files.kept import FORMAT, INTEGER_COLUMNS, MEANING, VERSION, Index, Source, find_problem
+from pdac_cli.files.messages import quote, reading, shape_text
+
+_MAX_ROWS = 1 << 27  # a larger index would not fit in memory; none of ours is
+
+
+def index_to_hdf5(index: Index) -> bytes:
+    """The same index gives the same bytes."""
+    memory = io.BytesIO()
+    with h5py.File(memory, "w") as file:
+        file.attrs["format"], file.attrs["version"], file.attrs["meaning"] = FORMAT, VERSION, MEANING
+        file.attrs["method"], file.attrs["budget"], file.attrs["seed"] = index.method, index.budget, index.seed
+        file.attrs["options"] = json.dumps(dict(sorted(index.options.items())), allow_nan=False)
+        for name in INTEGER_COLUMNS:
+            _put(file, name, getattr(index, name).astype(np.int64))
+        _put(file, "log_density", index.log_density.astype(np.float64))
+        _put(file, "class_counts", np.array(list(index.class_counts.items()), np.int64).reshape(-1, 2))
+        _put_text(file, "sources/fingerprint", [source.fingerprint for source in index.sources])
+        _put_text(file, "sources/files", [json.dumps(source.files) for source in index.sources])
+        _put(file, "sources/rows", np.array([source.rows for source in index.sources], np.int64))
+        _put(file, "sources/task", np.array([source.task for source in index.sources], np.int64))
+        if index.label_names is not None:
+            _put_text(file, "label_names", list(index.label_names))
+    return memory.getvalue()
+
+
+def _put(file: h5py.File, name: str, values: NDArray[Any]) -> None:
+    file.create_dataset(name, data=values, track_times=False)
+
+
+def _put_text(file: h5py.File, name: str, values: list[str]) -> None:
+    file.create_dataset(name, data=values, dtype=h5py.string_dtype(), shape=(len(values),), track_times=False)
+
+
+def index_from_hdf5(path: Path) -> Index:
+    """Read and check all of an index file."""
+    with open_hdf5(path) as file, reading(path, "the index"):
+        if _attribute(file, "format") != FORMAT:
+            raise DataError(f"{path}: is no index file; expected 'format' {FORMAT!r}; write one with pdac select -o")
+        version = _attribute(file, "version")
+        if version != VERSION:
+            raise DataError(f"{path}: 'version' is {version}; expected {VERSION}; write it with this version of pdac")
+        names = _text(file, "label_names", path) if file.id.links.exists(b"label_names") else None
+        index = Index(
+            **{name: _numbers(file, name, "iu", path).astype(np.int64) for name in INTEGER_COLUMNS},
+            log_density=_numbers(file, "log_density", "f", path).astype(np.float64),
+            sources=_sources(file, path),
+            method=_setting(file, "method", str, path),
+            budget=_setting(file, "budget", int, path),
+            seed=_setting(file, "seed", int, path),
+            options=_options(file, path),
+            label_names=None if names is None else tuple(names),
+        )
+    problem = find_problem(index)
+    if problem:
+        raise DataError(f"{path}: {problem}")
+    return index
+
+
+def _attribute(file: h5py.File, name: str) -> Any:
+    value = file.attrs.get(name)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _setting(file: h5py.File, name: str, kind: type[Any], path: Path) -> Any:
+    value = _attribute(file, name)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise DataError(f"{path}: attribute '{name}' is a {type(value).__name__}; expected {kind.__name__}")
+    return value
+
+
+def _numbers(file: h5py.File, name: str, kinds: str, path: Path) -> NDArray[Any]:
+    dataset = get_dataset(file, name, allow_external=False)
+    if dataset.ndim != 1 or dataset.dtype.kind not in kinds or len(dataset) > _MAX_ROWS:
+        kind = "floats" if kinds == "f" else "integers"
+        raise DataError(
+            f"{path}: {quote(name)} is {dataset.dtype} {shape_text(dataset.shape)}; expected {kind} of shape (m,)"
+        )
+    values: NDArray[Any] = dataset[:]
+    return values
+
+
+def _text(file: h5py.File, name: str, path: Path) -> list[str]:
+    dataset = get_dataset(file, name, allow_external=False)
+    if dataset.ndim != 1 or h5py.check_string_dtype(dataset.dtype) is None or len(dataset) > _MAX_ROWS:
+        raise DataError(f"{path}: {quote(name)} is {dataset.dtype} {shape_text(dataset.shape)}; expected strings (m,)")
+    return [str(value) for value in dataset.asstr(errors="backslashreplace")[:]]
+
+
+def _options(file: h5py.File, path: Path) -> dict[str, Any]:
+    try:
+        options = json.loads(_setting(file, "options", str, path))
+    except (ValueError, RecursionError):
+        options = None
+    if not isinstance(options, dict):
+        raise DataError(f"{path}: attribute 'options' is no JSON object; expected one; write the file again")
+    return check_options(options, path)
+
+
+def _sources(file: h5py.File, path: Path) -> tuple[Source, ...]:
+    fingerprints, files = _text(file, "sources/fingerprint", path), _text(file, "sources/files", path)
+    rows, tasks = (_numbers(file, f"sources/{name}", "iu", path).tolist() for name in ("rows", "task"))
+    if len({len(column) for column in (fingerprints, files, rows, tasks)}) > 1:
+        raise DataError(f"{path}: the columns of 'sources' have different lengths; expected as many of each")
+    sources = []
+    for k, text in enumerate(files):
+        try:
+            names = json.loads(text)
+        except (ValueError, RecursionError):
+            names = None
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise DataError(f"{path}: 'sources/files' of source {k} is no JSON list of strings; expected one")
+        sources.append(Source(fingerprints[k], tuple(names), rows[k], tasks[k]))
+    return tuple(sources)
