@@ -2,8 +2,8 @@
 
 With the quadratic features φ(x) = [1, x_i, x_i x_j (i ≤ j)], a component's weighted log-density is one inner product
 θ_l·φ(x), and the sums of the M-step are one product r·φᵀ.  Both are taken block by block (see `blocks`), for all
-classes of a group in one call.  Arrays: phi (B, K, R), theta (C, L, K), r (B, L, R), with B blocks of R rows, C classes and
-K = 1 + d + d(d+1)/2.  A padding row has φ = 0 and so adds nothing to any sum.
+classes of a group in one call.  Arrays: phi (B, K, R), theta (C, L, K), r (B, L, R), with B blocks of R rows, C
+classes and K = 1 + d + d(d+1)/2.  A padding row has φ = 0 and so adds nothing to any sum.
 """
 
 from __future__ import annotations

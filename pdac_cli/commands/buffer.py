@@ -1,0 +1,100 @@
+"""The replay buffer from one task to the next: budgets (12) and eviction (11) of Algorithm 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pdac_cli.errors import DataError, UsageError
+from pdac_cli.files.index import Index
+from pdac_cli.options import SelectOptions
+from pdac_cli.selection.budget import Array, task_budgets
+from pdac_cli.selection.eviction import keep_after_eviction
+
+_COLUMNS = ("row", "source", "task", "label", "log_density")
+
+
+@dataclass(frozen=True)
+class Room:
+    """What is left of the earlier tasks, and how many rows the new one may add."""
+
+    task: int  # the new task
+    budget: int  # N_{t,t}
+    earlier: Index | None  # the rows that stay
+
+    def labels_of(self, labels: Array, names: tuple[str, ...] | None) -> tuple[Array, tuple[str, ...] | None]:
+        """Return the new rows' labels (m,) and the label names in the buffer's numbering, which new names extend."""
+        known = self.earlier.label_names if self.earlier else None
+        if self.earlier is None or (known is None and names is None):
+            return labels, names
+        if known is None or names is None:
+            raise DataError(
+                f"the buffer's classes are {'numbers' if known is None else 'names'}, "
+                f"this file's are {'numbers' if names is None else 'names'}; expected one kind in all tasks"
+            )
+        merged = (*known, *(name for name in names if name not in known))
+        return np.array([merged.index(names[label]) for label in labels], np.int64), merged
+
+
+def make_room(before: Index | None, options: SelectOptions, fingerprint: str, rows: int) -> Room:
+    """Shrink the earlier tasks to their budgets for the arrival of a task of `rows` rows."""
+    task = _next_task(before, options, fingerprint)
+    if before is None:
+        return Room(task, min(options.budget, rows), None)
+    earlier, stored = np.unique(before.task, return_counts=True)
+    *budgets, budget = task_budgets(options.budget, np.append(stored, rows)).tolist()
+    stay = [_stay(before, int(t), keep, options, task) for t, keep in zip(earlier, budgets, strict=True)]
+    return Room(task, budget, _take(before, np.concatenate(stay)))
+
+
+def join(earlier: Index, new: Index) -> Index:
+    """Return the buffer with a new task's rows after those that stay; settings are those of the newest call."""
+    columns: dict[str, Any] = {name: np.concatenate([getattr(earlier, name), getattr(new, name)]) for name in _COLUMNS}
+    columns["source"][len(earlier.row) :] += len(earlier.sources)
+    return replace(new, sources=(*earlier.sources, *new.sources), **columns)
+
+
+def _take(index: Index, positions: Array) -> Index:
+    columns: dict[str, Any] = {name: getattr(index, name)[positions] for name in _COLUMNS}
+    return replace(index, **columns)
+
+
+def _stay(before: Index, task: int, keep: int, options: SelectOptions, now: int) -> Array:
+    """Return the positions in the buffer of the rows of an earlier task that stay, in order."""
+    members = np.flatnonzero(before.task == task)
+    kept = keep_after_eviction(
+        before.row[members],
+        before.label[members],
+        before.log_density[members],
+        keep,
+        rule=options.eviction,
+        allocation=options.allocation,
+        seed=options.seed,
+        key=(now, task),
+    )
+    return members[kept]
+
+
+def _next_task(before: Index | None, options: SelectOptions, fingerprint: str) -> int:
+    """Return the new task's number; refuse one that the buffer has, or a file it has."""
+    if before is None:
+        return options.task or 1
+    path = options.buffer or Path()
+    known = {source.task: source for source in before.sources}
+    task = options.task or max(known) + 1
+    if task in known and known[task].fingerprint != fingerprint:
+        raise DataError(
+            f"{path}: its task {task} comes from another feature file ({', '.join(known[task].files)}, "
+            f"fingerprint {known[task].fingerprint[:12]}, this one has {fingerprint[:12]}); "
+            f"expected a new task; use --task {max(known) + 1} or the buffer from before task {task}"
+        )
+    for source in before.sources:
+        if source.fingerprint == fingerprint:
+            raise UsageError(
+                f"{path}: has this feature file already, as task {source.task}; expected a new file; "
+                f"use the buffer from before task {source.task}"
+            )
+    return task

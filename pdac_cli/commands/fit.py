@@ -1,0 +1,96 @@
+"""``pdac fit``: feature files to a model file."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from pdac_cli.commands.input import open_input
+from pdac_cli.console import Console, size_text, table
+from pdac_cli.density.model import Model
+from pdac_cli.engine import local
+from pdac_cli.engine.source import Classes, Plan, Source, count_classes, make_plan
+from pdac_cli.errors import UsageError
+from pdac_cli.files.atomic import check_output
+from pdac_cli.files.model import StoredModel, write_model
+from pdac_cli.options import DensityOptions, FitOptions
+
+
+@dataclass(frozen=True)
+class FitSummary:
+    """What a fit came to."""
+
+    output: str
+    rows: int
+    dim: int
+    classes: int
+    fingerprint: str
+    log_likelihood: list[float]  # mean over rows, before each EM step and after the last
+    model_bytes: int
+    warnings: list[str]
+
+    def text(self) -> str:
+        """Return the summary for people."""
+        steps = len(self.log_likelihood) - 1
+        return table([
+            ["model", self.output],
+            ["rows, features, classes", f"{self.rows:,}, {self.dim:,}, {self.classes:,}"],
+            ["mean log-likelihood", f"{self.log_likelihood[0]:.4f} -> {self.log_likelihood[-1]:.4f} in {steps} steps"],
+            ["size of W, mu, Sigma, alpha", size_text(self.model_bytes)],
+        ], indent="")  # fmt: skip
+
+
+def run(options: FitOptions) -> FitSummary:
+    """Fit the densities of the files' classes, Eqs. (1)–(8), and write them."""
+    console = Console.of(options.run)
+    with open_input(options.input, console) as source:
+        check_output(options.output, source.paths, options.run.force)
+        plan = make_plan(source, options.input, options.run)
+        classes = count_classes(source, plan, options.input)
+        model = fit_model(source, classes, options.density, options.seed, plan, console)
+        source.check_unchanged()
+        stored = StoredModel(model, source.fingerprint, source.label_names, asdict(options.density), options.seed)
+    for step, value in enumerate(model.step_log_likelihood()):
+        console.detail(f"step {step:3d}  mean log-likelihood {value:.6f}")
+    write_model(stored, options.output, options.run.force)
+    return FitSummary(
+        str(options.output),
+        int(model.counts.sum()),
+        source.dim,
+        len(model.labels),
+        stored.fingerprint,
+        [float(value) for value in model.step_log_likelihood()],
+        model.size,
+        console.warnings,
+    )
+
+
+def fit_model(
+    source: Source, classes: Classes, options: DensityOptions, seed: int, plan: Plan, console: Console
+) -> Model:
+    """Fit and warn of what was clipped."""
+    if options.dim > source.dim:
+        raise UsageError(f"--dim is {options.dim}, the data has {source.dim} features; expected at most as many")
+    with console.progress("fitting", int(classes.counts.sum())) as tick:
+        model = local.fit(source, classes, options, seed, plan, tick)
+    _warn_of_small_classes(model, options, console)
+    return model
+
+
+def _warn_of_small_classes(model: Model, options: DensityOptions, console: Console) -> None:
+    flat = model.labels[model.dims == 0]
+    fewer_dims = model.labels[(model.dims < options.dim) & (model.dims > 0)]
+    fewer_components = model.labels[model.counts < options.components]
+    if len(flat):
+        console.warn(f"flat density for {_named(flat)}: one sample, or all samples the same")
+    if len(fewer_dims):
+        console.warn(f"fewer than --dim {options.dim} directions for {_named(fewer_dims)}: the rank is lower")
+    if len(fewer_components):
+        console.warn(f"fewer than --components {options.components} for {_named(fewer_components)}: too few samples")
+
+
+def _named(labels: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> str:
+    shown = ", ".join(map(str, labels[:8].tolist()))
+    more = f" and {len(labels) - 8} more" if len(labels) > 8 else ""
+    return f"{'class' if len(labels) == 1 else 'classes'} {shown}{more}"

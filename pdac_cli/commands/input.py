@@ -1,0 +1,15 @@
+"""Opening feature files for a command."""
+
+from __future__ import annotations
+
+from pdac_cli.console import Console
+from pdac_cli.files.features import FeatureSet, open_features
+from pdac_cli.options import InputOptions
+
+
+def open_input(options: InputOptions, console: Console) -> FeatureSet:
+    """Open the files as one set and tell the user what was found under which names."""
+    source = open_features(options)
+    for note in source.notes:
+        console.note(f"note: {note}")
+    return source

@@ -1,0 +1,227 @@
+"""``pdac select``: feature files to the rows worth keeping."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pdac_cli.commands.buffer import Room, join, make_room
+from pdac_cli.commands.fit import fit_model
+from pdac_cli.commands.input import open_input
+from pdac_cli.console import Console, table
+from pdac_cli.engine import local
+from pdac_cli.engine.source import Classes, Plan, count_classes, make_plan
+from pdac_cli.errors import DataError
+from pdac_cli.files.atomic import check_output
+from pdac_cli.files.features import FeatureSet
+from pdac_cli.files.index import Index, Source, format_text, read_index, write_index
+from pdac_cli.files.model import check_fits, read_model
+from pdac_cli.options import Allocation, SelectOptions
+from pdac_cli.selection.methods import Answer, Method, Offer, Request, method_named
+
+
+@dataclass(frozen=True)
+class ClassLine:
+    """One class of the summary."""
+
+    label: int
+    name: str | None
+    rows: int  # in the data
+    kept: int
+    effective_size: float | None
+
+
+@dataclass(frozen=True)
+class SelectSummary:
+    """What a selection came to."""
+
+    output: str | None
+    method: str
+    budget: int
+    kept: int
+    task: int
+    tasks: dict[int, int]  # rows kept of each task
+    seed: int
+    fingerprint: str
+    effective_size: float | None  # of π over all rows
+    classes: list[ClassLine]
+    warnings: list[str]
+    indices: list[int] | None  # only where no file was written
+
+    def text(self) -> str:
+        """Return the summary for people."""
+        head = [f"kept {self.kept:,} of {sum(line.rows for line in self.classes):,} rows by {self.method}"]
+        if len(self.tasks) > 1:
+            shares = ", ".join(f"task {task}: {rows:,}" for task, rows in self.tasks.items())
+            head = [f"kept {self.kept:,} rows by {self.method} ({shares})"]
+        rows = [["class", "rows", "kept", "effective size"]]
+        for line in self.classes[:20]:
+            size = "" if line.effective_size is None else f"{line.effective_size:,.1f}"
+            rows.append([line.name or str(line.label), f"{line.rows:,}", f"{line.kept:,}", size])
+        tail = [f"  … and {len(self.classes) - 20:,} more classes"] if len(self.classes) > 20 else []
+        return "\n".join([*head, table(rows), *tail])
+
+
+def run(options: SelectOptions) -> SelectSummary:
+    """Choose rows, Algorithm 1; write or print them."""
+    console = Console.of(options.run)
+    method = method_named(options.method)
+    before = read_index(options.buffer) if options.buffer else None
+    with open_input(options.input, console) as source:
+        if options.output:
+            check_output(options.output, _inputs(options, source), options.run.force)
+        plan = make_plan(source, options.input, options.run)
+        classes = count_classes(source, plan, options.input)
+        room = make_room(before, options, source.fingerprint, int(classes.counts.sum()))
+        _warn_of_budget(options, classes, room, console)
+        answer = _select(source, classes, method, options, room.budget, plan, console)
+        source.check_unchanged()
+        index = _index(answer, source, classes, room, options)
+    _warn_of_effective_size(answer, classes, options, console)
+    if options.output:
+        write_index(index, options.output, options.run.force)
+    elif not options.run.json:
+        sys.stdout.write(format_text(index))
+    return _summary(index, answer, classes, options, room.task, console)
+
+
+def _select(
+    source: FeatureSet,
+    classes: Classes,
+    method: Method,
+    options: SelectOptions,
+    budget: int,
+    plan: Plan,
+    console: Console,
+) -> Answer:
+    """Offer every row to the method."""
+    selector = method.start(Request(budget, classes.counts, options.allocation, options.temperature, options.seed))
+    for offer in _offers(source, classes, method, options, plan, console):
+        selector.offer(offer)
+    return selector.answer()
+
+
+def _offers(
+    source: FeatureSet, classes: Classes, method: Method, options: SelectOptions, plan: Plan, console: Console
+) -> Iterator[Offer]:
+    """Yield all rows, with their densities where the method needs them."""
+    if not method.needs_density:
+        for chunk in source.chunks(plan.chunk_rows):
+            yield Offer(chunk.ids, classes.codes(chunk.y), None)
+        return
+    if options.model:
+        stored = read_model(options.model)
+        check_fits(stored, options.model, source.dim, classes.labels, source.label_names)
+        model = stored.model
+    else:
+        model = fit_model(source, classes, options.density, options.seed, plan, console)
+    with console.progress("scoring", int(classes.counts.sum())) as tick:
+        for scored in local.score(source, classes, model, plan, tick):
+            yield Offer(scored.ids, scored.codes, scored.log_p)
+
+
+def _index(answer: Answer, source: FeatureSet, classes: Classes, room: Room, options: SelectOptions) -> Index:
+    """Return the rows kept: those of earlier tasks that stay, then this task's, each in order of their ranking."""
+    ranking = answer.ranking
+    labels, names = room.labels_of(classes.labels[ranking.codes], source.label_names)
+    size = len(ranking.ids)
+    new = Index(
+        row=ranking.ids,
+        source=np.zeros(size, np.int64),
+        task=np.full(size, room.task),
+        label=labels,
+        log_density=ranking.log_p,
+        sources=(Source(source.fingerprint, source.files, source.n, room.task),),
+        method=options.method,
+        budget=options.budget,
+        seed=options.seed,
+        options={
+            "allocation": options.allocation.value,
+            "temperature": options.temperature,
+            "eviction": options.eviction.value,
+            **({} if options.model else {f"density.{k}": v for k, v in asdict(options.density).items()}),
+        },
+        label_names=names,
+    )
+    return new if room.earlier is None else join(room.earlier, new)
+
+
+def _inputs(options: SelectOptions, source: FeatureSet) -> list[Path]:
+    return [*source.paths, *(path for path in (options.model, options.buffer) if path)]
+
+
+def _warn_of_budget(options: SelectOptions, classes: Classes, room: Room, console: Console) -> None:
+    rows = int(classes.counts.sum())
+    if options.budget > rows and room.earlier is None:
+        found = f"--budget is {options.budget:,} and there are {rows:,} usable rows"
+        if options.strict:
+            raise DataError(f"{found}; --strict expects at least as many rows as the budget; lower --budget")
+        console.warn(f"{found}; all are kept")
+    elif room.budget < len(classes.labels):
+        console.warn(
+            f"the budget of {room.budget:,} is smaller than the number of classes, {len(classes.labels):,}: "
+            "some classes are left without a row"
+        )
+
+
+def _warn_of_effective_size(answer: Answer, classes: Classes, options: SelectOptions, console: Console) -> None:
+    """Warn where π rests on fewer rows than are drawn: the rest of the draw is then close to arbitrary."""
+    if answer.effective_size is None:
+        return
+    kept = np.bincount(answer.ranking.codes, minlength=len(classes.labels))
+    thin = np.flatnonzero((answer.effective_size < kept) & (kept < classes.counts))
+    if len(thin):
+        worst = thin[np.argmin(answer.effective_size[thin])]
+        console.warn(
+            f"the effective sample size is below the budget in {len(thin)} of {len(classes.labels)} classes "
+            f"(class {classes.labels[worst]}: {answer.effective_size[worst]:.1f} for {kept[worst]} rows); "
+            "few rows dominate the draw; try --temperature 0.25, a smaller --dim or --components, or --ridge 0.01"
+        )
+    joint = options.allocation is Allocation.JOINT
+    if joint and answer.effective_total is not None and answer.effective_total < kept.sum() < classes.counts.sum():
+        console.warn(
+            f"the effective sample size over all classes is {answer.effective_total:.1f} for {kept.sum()} rows "
+            f"and {np.count_nonzero(kept)} of {len(kept)} classes are kept; try --allocation per-class"
+        )
+
+
+def _summary(
+    index: Index, answer: Answer, classes: Classes, options: SelectOptions, task: int, console: Console
+) -> SelectSummary:
+    kept = np.bincount(answer.ranking.codes, minlength=len(classes.labels))
+    sizes = answer.effective_size
+    names = index.label_names
+    new = index.task == task
+    tasks, counts = np.unique(index.task, return_counts=True)
+    return SelectSummary(
+        output=str(options.output) if options.output else None,
+        method=options.method,
+        budget=options.budget,
+        kept=len(index.row),
+        task=task,
+        tasks={int(t): int(n) for t, n in zip(tasks, counts, strict=True)},
+        seed=options.seed,
+        fingerprint=index.sources[-1].fingerprint,
+        effective_size=_rounded(answer.effective_total),
+        classes=[
+            ClassLine(
+                int(label),
+                names[label] if names is not None and len(index.sources) == 1 else None,
+                int(classes.counts[c]),
+                int(kept[c]),
+                None if sizes is None else _rounded(sizes[c]),
+            )
+            for c, label in enumerate(classes.labels)
+        ],
+        warnings=console.warnings,
+        indices=index.row[new].tolist() if options.output is None else None,
+    )
+
+
+def _rounded(value: float | None) -> float | None:
+    """Six digits: the last ones of a sum depend on the order of the rows' arrival."""
+    return None if value is None else float(f"{value:.6g}")

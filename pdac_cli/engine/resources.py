@@ -1,0 +1,72 @@
+"""How much memory and how many cores this process may use, whatever the machine has."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from threadpoolctl import threadpool_limits
+
+from pdac_cli.errors import UsageError
+
+_SHARE = 0.5  # of what is available, when --memory is not given
+_CGROUP_V2, _CGROUP_V1 = Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")
+
+
+def default_memory() -> int:
+    """Return half of the memory that is available to this process, cgroup limits respected, in bytes."""
+    limits = [_available()]
+    for folder, limit, used in (
+        (_CGROUP_V2, "memory.max", "memory.current"),
+        (_CGROUP_V1, "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ):
+        most = _number(folder / limit)
+        if most is not None:
+            limits.append(max(most - (_number(folder / used) or 0), most // 8))
+    slurm = os.environ.get("SLURM_MEM_PER_NODE", "")
+    if slurm.isdigit() and int(slurm) > 0:
+        limits.append(int(slurm) << 20)
+    return int(min(limits) * _SHARE)
+
+
+def default_jobs() -> int:
+    """Return the cores this process may use: its affinity, lowered by SLURM_CPUS_PER_TASK and OMP_NUM_THREADS."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for name in ("SLURM_CPUS_PER_TASK", "OMP_NUM_THREADS"):
+        text = os.environ.get(name, "").split(",")[0].strip()
+        if not text:
+            continue
+        if not text.isdigit() or int(text) < 1:
+            raise UsageError(f"{name} is {text!r}; expected a whole number of at least 1; unset it or give --jobs")
+        cores = min(cores, int(text))
+    return cores
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Keep BLAS to one thread: the classes are what runs in parallel, and the sums stay in one order."""
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield
+
+
+def _available() -> int:
+    """Return the machine's free memory in bytes."""
+    try:
+        found = re.search(r"^MemAvailable:\s*(\d+) kB", Path("/proc/meminfo").read_text("ascii"), re.MULTILINE)
+    except OSError:
+        found = None
+    if found:
+        return int(found[1]) << 10
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def _number(path: Path) -> int | None:
+    """Return the whole number in a file of the kernel's, None where there is none or it says no limit."""
+    try:
+        text = path.read_text("ascii").strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() and int(text) < 1 << 60 else None

@@ -1,0 +1,51 @@
+"""Which stored rows an earlier task gives up when a new one comes, Eq. (11)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pdac_cli.options import Allocation, Eviction
+from pdac_cli.rng import Purpose, row_gumbels
+from pdac_cli.selection.budget import Array, class_budgets
+
+
+def log_weights(log_p: Array, rule: Eviction) -> Array:
+    """Return the log of the weight with which each row of a pool is given up, −∞ for never: log_p (n,) -> (n,)."""
+    with np.errstate(divide="ignore", over="ignore", under="ignore"):
+        if rule is Eviction.INVERSE:
+            return -log_p
+        reference = log_p.max(initial=-np.inf) if rule is Eviction.RELATIVE else 0.0
+        weights: Array = np.log(-np.expm1(np.minimum(log_p - reference, 0.0)))
+        return weights
+
+
+def keep_after_eviction(
+    rows: Array,
+    labels: Array,
+    log_p: Array,
+    keep: int,
+    *,
+    rule: Eviction,
+    allocation: Allocation,
+    seed: int,
+    key: tuple[int, ...],
+) -> Array:
+    """Return the positions, in order, of the `keep` rows of one earlier task that stay.
+
+    Rows are drawn for removal without replacement (Gumbel-top-k); those of weight 0 go only when no others are left.
+    Under joint allocation the task's rows are one pool, as in the paper; otherwise each class gives up its share.
+    Where the method has no density (NaN), rows are removed uniformly.  rows, labels, log_p: (n,); `key` makes the
+    noise this eviction's own.
+    """
+    noise = row_gumbels(seed, Purpose.EVICT, rows, *key)
+    pools = np.zeros(len(rows), np.int64) if allocation is Allocation.JOINT else labels
+    _, pool, sizes = np.unique(pools, return_inverse=True, return_counts=True)
+    quota = class_budgets(keep, sizes, allocation)
+    stay = []
+    for p, k in enumerate(quota):
+        members = np.flatnonzero(pool == p)
+        log_w = np.where(np.isnan(log_p[members]), 0.0, log_weights(log_p[members], rule))
+        never = np.isneginf(log_w)
+        removal = np.lexsort((-noise[members], -np.where(never, 0.0, log_w + noise[members]), never))
+        stay.append(members[removal[len(members) - k :]])
+    return np.sort(np.concatenate(stay))
