@@ -1,0 +1,166 @@
+"""Finished parts of a long run, kept beside its output until that is complete, so that a rerun goes on from them.
+
+The folder ``NAME.parts`` holds a manifest of everything that decides the result, and one archive per part, each
+written atomically.  Parts may be cut anywhere: the output is written from them in blocks of its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import re
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdac_cli.errors import DataError, ModelError, PdacError, StorageError, UsageError
+from pdac_cli.files.atomic import storage_errors, write_bytes
+from pdac_cli.files.messages import DAMAGE, plain
+
+Columns = dict[str, NDArray[Any]]
+
+_MANIFEST, _LOCK = "manifest.json", "lock"
+_PART = re.compile(r"rows-(\d{12})-(\d{12})\.npz")
+_KINDS: dict[str, type[PdacError]] = {"checkpoint_sha256": ModelError, "images": DataError}
+
+
+class Parts:
+    """The parts of rows ``start`` to ``stop``, finished without a gap up to row ``done``."""
+
+    def __init__(self, folder: Path, start: int, stop: int) -> None:
+        self.folder, self.start, self.stop = folder, start, stop
+        self.done = start
+        self._paths: list[Path] = []
+        for path in sorted(folder.iterdir()):
+            found = _PART.fullmatch(path.name)
+            if found and int(found[1]) == self.done and self.done < int(found[2]) <= stop:
+                self._paths.append(path)
+                self.done = int(found[2])
+
+    def append(self, stop: int, columns: Mapping[str, NDArray[Any]]) -> None:
+        """Store what rows ``done`` to ``stop`` came to; it is safe on disk when this returns."""
+        memory = io.BytesIO()
+        np.savez(memory, **columns)  # type: ignore[arg-type]
+        path = self.folder / f"rows-{self.done:012d}-{stop:012d}.npz"
+        write_bytes(path, memory.getvalue(), force=True)
+        self._paths.append(path)
+        self.done = stop
+
+    def read(self) -> Iterator[Columns]:
+        """What each part holds, in order; the archives' checksums are verified."""
+        for path in self._paths:
+            try:
+                with np.load(path, allow_pickle=False) as archive:
+                    yield {name: archive[name] for name in archive.files}
+            except (*DAMAGE, zipfile.BadZipFile) as problem:
+                raise DataError(
+                    f"{path}: damaged ({plain(problem)}); expected a finished part; remove it and run again"
+                ) from None
+
+    def remove(self) -> None:
+        """Remove the parts, their manifest and the folder, and nothing that is not ours."""
+        _clear(self.folder)
+        with suppress(OSError):
+            (self.folder / _LOCK).unlink()
+            self.folder.rmdir()
+
+
+@contextmanager
+def open_parts(output: Path, manifest: Mapping[str, Any], start: int, stop: int, restart: bool) -> Iterator[Parts]:
+    """Open the parts of an output, old or new, for this process alone; drop the folder if it ends without any.
+
+    Parts of another checkpoint, list or setting are refused, or with ``restart`` removed.
+    """
+    folder = output.with_name(f"{output.name}.parts")
+    with storage_errors(folder):
+        folder.mkdir(exist_ok=True)
+        with (folder / _LOCK).open("a") as lock:
+            _take(lock, folder)
+            for stale in folder.glob(".*.tmp"):
+                stale.unlink(missing_ok=True)
+            _settle(folder, dict(manifest), restart)
+            parts = Parts(folder, start, stop)
+            try:
+                yield parts
+            finally:
+                if parts.done == start:
+                    parts.remove()
+
+
+def reblocked(pieces: Iterable[Columns], rows: int) -> Iterator[Columns]:
+    """The same rows in pieces of ``rows`` each, the last one shorter."""
+    held: list[Columns] = []
+    count = 0
+    for piece in pieces:
+        held.append(piece)
+        count += len(next(iter(piece.values())))
+        if count >= rows:
+            joined = _joined(held)
+            for first in range(0, count - rows + 1, rows):
+                yield {name: values[first : first + rows] for name, values in joined.items()}
+            held = [{name: values[count - count % rows :] for name, values in joined.items()}]
+            count %= rows
+    if count:
+        yield _joined(held)
+
+
+def _joined(held: list[Columns]) -> Columns:
+    return {name: np.concatenate([piece[name] for piece in held]) for name in held[0]}
+
+
+def _take(lock: Any, folder: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise StorageError(
+            f"{folder}: another run is writing it; expected one at a time; wait for it, or choose another output"
+        ) from None
+    except OSError:  # a network file system without locks
+        return
+
+
+def _settle(folder: Path, manifest: dict[str, Any], restart: bool) -> None:
+    """Hold the folder to its manifest, writing it if there is none."""
+    path = folder / _MANIFEST
+    manifest = json.loads(json.dumps(manifest))
+    try:
+        found: Any = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        found = None
+    except ValueError:
+        found = {}
+    if found == manifest:
+        return
+    if found is not None and not restart:
+        raise _mismatch(folder, found if isinstance(found, dict) else {}, manifest)
+    _clear(folder)
+    write_bytes(path, json.dumps(manifest, indent=1).encode(), force=True)
+
+
+def _mismatch(folder: Path, found: dict[str, Any], manifest: dict[str, Any]) -> PdacError:
+    """Name the first thing that differs."""
+    name = next((name for name in [*manifest, *found] if found.get(name) != manifest.get(name)), "format")
+    kind = _KINDS.get(name, UsageError)
+    return kind(
+        f"{folder}: holds parts of another run, with {name} {_short(found.get(name))}, not {_short(manifest.get(name))}; "
+        "expected the same as then; rerun the first command to finish it, or add --force to start again"
+    )
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 24 else f"{text[:12]}…"
+
+
+def _clear(folder: Path) -> None:
+    # The manifest goes last: parts without one would be taken for nobody's.
+    for path in sorted(folder.iterdir()):
+        if _PART.fullmatch(path.name):
+            path.unlink(missing_ok=True)
+    (folder / _MANIFEST).unlink(missing_ok=True)
