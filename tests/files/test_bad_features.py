@@ -132,7 +132,7 @@ FILES: dict[str, tuple[Callable[[Path], object], type[PdacError], str]] = {
     "truncated": (truncated, DataError, "expected 266,048 bytes, has 133,024"),
     "killed": (lambda p: killed(p, "latest", True), DataError, "incomplete; rerun with --resume"),
     "killed early": (lambda p: killed(p, "earliest", False), DataError, "incomplete; rerun with --resume"),
-    "no features": (lambda p: put(p, None, foo=H), DataError, r"no features.*'foo' \(50, 4\).*--features-key|--features-key.*'foo' \(50, 4\)"),
+    "no features": (lambda p: put(p, None, foo=H), DataError, r"no features.*--features-key.*'foo' \(50, 4\)"),
     "no labels": (lambda p: put(p, y=None), DataError, "no labels beside 'features'.*--labels-key"),
     "nothing": (lambda p: put(p, None, None), DataError, "no datasets"),
     "group": (lambda p: put(p, None, **{"features/a": H}), DataError, "no features.*'features/a'"),
@@ -145,7 +145,7 @@ FILES: dict[str, tuple[Callable[[Path], object], type[PdacError], str]] = {
         lambda p: dataset(p, lambda f: f.create_dataset("features", (5, 2), "u1", external=[("/etc/passwd", 0, 10)])),
         DataError, "another file, '/etc/passwd'.*--allow-external",
     ),
-    "virtual": (lambda p: dataset(p, lambda f: virtual(f, "part.h5")), DataError, "another file, 'part.h5'.*--allow-ext"),
+    "virtual": (lambda p: dataset(p, lambda f: virtual(f, "part.h5")), DataError, "another file, 'part.h5'"),
     "virtual self": (lambda p: dataset(p, lambda f: virtual(f, ".")), DataError, "has no dataset 'x'"),
     "virtual gap": (
         lambda p: dataset(p, lambda f: (f.__setitem__("x", H), virtual(f, ".", rows=20))),
@@ -184,7 +184,7 @@ FILES: dict[str, tuple[Callable[[Path], object], type[PdacError], str]] = {
     "3-D labels": (lambda p: put(p, y=Y.reshape(50, 1, 1)), DataError, "one label per row"),
     "vlen labels": (lambda p: put(p, y=None) or vlen(h5py.File(p, "r+"), "labels"), DataError, "'labels' is of var"),
     "complex labels": (lambda p: put(p, y=Y.astype(complex)), DataError, "'labels' is of type complex128"),
-    "unnamed class": (lambda p: put(p, label_names=["a", "b"]), DataError, "'labels' is 2 in row 2; expected at most 1"),
+    "unnamed class": (lambda p: put(p, label_names=["a", "b"]), DataError, "'labels' is 2 in row 2; .*at most 1"),
     "names alike": (lambda p: put(p, label_names=["a", "a"]), DataError, "alike"),
     "names wrong": (lambda p: put(p, label_names=Y), DataError, "no list of strings"),
     "npz cut": (lambda p: npz(p, 30, features=H, labels=Y), DataError, "no complete .npz"),
@@ -199,17 +199,21 @@ FILES: dict[str, tuple[Callable[[Path], object], type[PdacError], str]] = {
 }  # fmt: skip
 
 
+def read_all(path: Path) -> None:
+    with open_features(InputOptions((str(path),))) as features:
+        for _ in features.chunks(7, logits=features.has_logits):
+            pass
+        assert features.fingerprint
+
+
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("case", FILES)
 def test_refused(case: str, tmp_path: Path) -> None:
     make, error, words = FILES[case]
     path = tmp_path / "f.h5"
     make(path)
-    with pytest.raises(error, match=words) as caught:  # noqa: SIM117
-        with open_features(InputOptions((str(path),))) as features:
-            for _ in features.chunks(7, logits=features.has_logits):
-                pass
-            assert features.fingerprint
+    with pytest.raises(error, match=words) as caught:
+        read_all(path)
     assert "\n" not in str(caught.value)
 
 
@@ -236,7 +240,7 @@ def test_virtual_sources_are_looked_for_even_when_allowed(tmp_path: Path) -> Non
     path = tmp_path / "f.h5"
     options = InputOptions((str(path),), allow_external=True)
     dataset(path, lambda file: virtual(file, "part.h5"))
-    with pytest.raises(DataError, match="source 'part.h5' is missing.*zeros"):
+    with pytest.raises(DataError, match=r"source 'part.h5' is missing.*zeros"):
         open_features(options)
     small_source(path)
     with pytest.raises(DataError, match=r"source 'x' has only \(10, 4\)"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from collections.abc import Callable
@@ -115,7 +116,7 @@ def test_storage_does_not_matter(case: str, tmp_path: Path, fingerprint: str) ->
 @pytest.mark.parametrize("cuts", [(1,), (299,), (150,), (100, 101, 250)])
 def test_split_does_not_matter(cuts: tuple[int, ...], tmp_path: Path, fingerprint: str) -> None:
     edges = (0, *cuts, N)
-    paths = [put(tmp_path / f"{a}.h5", H[a:b], Y[a:b]) for a, b in zip(edges, edges[1:], strict=False)]
+    paths = [put(tmp_path / f"{a}.h5", H[a:b], Y[a:b]) for a, b in itertools.pairwise(edges)]
     with opened(*paths) as features:
         assert features.files == tuple(map(str, paths))
         chunks = list(features.chunks(64))

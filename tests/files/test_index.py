@@ -85,7 +85,7 @@ def test_plain_forms(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "b.npy"), [[1, 7], [2, 7], [2, 3]])
     for name in ("a.npy", "a.txt"):
         write_index(ONE, tmp_path / name, True)
-        with pytest.raises(DataError, match="row numbers only.*json or .h5"):
+        with pytest.raises(DataError, match=r"row numbers only.*json or .h5"):
             read_index(tmp_path / name)
 
 
