@@ -17,13 +17,19 @@ from pdac_cli import __version__
 from pdac_cli.errors import PdacError, UsageError
 from pdac_cli.options import (
     Allocation,
+    Amp,
     DensityOptions,
     Eviction,
+    ExtractOptions,
     FitOptions,
     InputOptions,
+    MergeOptions,
+    PreprocessingOptions,
     RunOptions,
     SelectOptions,
     Solver,
+    Split,
+    StoredType,
 )
 
 app = typer.Typer(
@@ -35,6 +41,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+_INTERRUPTED, _TERMINATED = 130, 143  # 128 + the signal's number
 
 # Options that several commands share; each default stands in `options` only.
 Files = Annotated[
@@ -171,6 +179,100 @@ def select(
     _report(run(options), options.run)
 
 
+@app.command()
+def extract(
+    data: Annotated[
+        str,
+        typer.Option(
+            metavar="DATA",
+            help="Images: a folder per class, an HDF5 or npz file, cifar10:PATH, cifar100:PATH or tinyimagenet:PATH.",
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Feature file to write.")],
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="State dict (.pt, .ckpt, .safetensors); read without running code.")
+    ] = ExtractOptions.checkpoint,
+    weights: Annotated[
+        str | None, typer.Option(metavar="NAME", help="torchvision's published weights, e.g. DEFAULT, with --arch.")
+    ] = ExtractOptions.weights,
+    arch: Annotated[
+        str | None, typer.Option(help="A torchvision classifier. Default: a ResNet18 of the checkpoint's form.")
+    ] = ExtractOptions.arch,
+    split: Annotated[
+        Split | None, typer.Option(help="Part of the dataset. Default: train, or all where there are no parts.")
+    ] = ExtractOptions.split,
+    mean: Annotated[str | None, typer.Option(metavar="X,X,X", help="Mean per channel on the scale 0 to 1.")] = None,
+    std: Annotated[str | None, typer.Option(metavar="X,X,X", help="Deviation per channel, likewise.")] = None,
+    resize: Annotated[str | None, typer.Option(metavar="N|HxW", help="Shorter side, or height x width.")] = None,
+    crop: Annotated[str | None, typer.Option(metavar="N|HxW", help="Centre to keep after resizing.")] = None,
+    device: Annotated[
+        str, typer.Option(help="auto (cuda, then mps, then cpu), cpu, cuda, cuda:N or mps.")
+    ] = ExtractOptions.device,
+    amp: Annotated[Amp, typer.Option(help="Mixed precision on a GPU.")] = ExtractOptions.amp,
+    dtype: Annotated[StoredType, typer.Option(help="Number type on disk.")] = ExtractOptions.dtype,
+    batch_size: Annotated[int, typer.Option(help="Images per pass of the network.")] = ExtractOptions.batch_size,
+    shard: Annotated[
+        str | None, typer.Option(metavar="I/N", help="Extract part I of N, from 0; `slurm`: the job array's task.")
+    ] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out images that cannot be read, and list them.")
+    ] = ExtractOptions.skip_bad,
+    download: Annotated[bool, typer.Option("--download", help="Fetch a dataset not there.")] = ExtractOptions.download,
+    jobs: Jobs = RunOptions.jobs,
+    force: Force = RunOptions.force,
+    as_json: Json = RunOptions.json,
+    quiet: Quiet = RunOptions.quiet,
+    verbose: Verbose = RunOptions.verbose,
+) -> None:
+    """Run a network over images and write features, labels, logits and ids; a rerun goes on where one stopped."""
+    from pdac_cli.commands.extract_text import parse_numbers, parse_shard, parse_size
+
+    options = ExtractOptions(
+        data,
+        output,
+        checkpoint,
+        weights,
+        arch,
+        split,
+        PreprocessingOptions(
+            parse_numbers("--mean", mean),
+            parse_numbers("--std", std),
+            parse_size("--resize", resize),
+            parse_size("--crop", crop),
+        ),
+        device,
+        amp,
+        dtype,
+        batch_size,
+        parse_shard(shard, os.environ),
+        skip_bad,
+        download,
+        _run(None, jobs, quiet, verbose, as_json, force),
+    )
+    from pdac_cli.commands.extract import run
+
+    _report(run(options), options.run)
+
+
+@app.command()
+def merge(
+    files: Annotated[list[Path], typer.Argument(metavar="PART...", help="All shards of one extraction.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Feature file to write.")],
+    link: Annotated[
+        bool, typer.Option("--link", help="Write a virtual file that refers to the shards, instead of a copy.")
+    ] = MergeOptions.link,
+    force: Force = RunOptions.force,
+    as_json: Json = RunOptions.json,
+    quiet: Quiet = RunOptions.quiet,
+    verbose: Verbose = RunOptions.verbose,
+) -> None:
+    """Join the shards of an extraction, checking that every one is there once."""
+    options = MergeOptions(tuple(files), output, link, _run(None, None, quiet, verbose, as_json, force))
+    from pdac_cli.commands.merge import run
+
+    _report(run(options), options.run)
+
+
 @app.callback(invoke_without_command=True)
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
@@ -186,6 +288,8 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()
+        if code == _INTERRUPTED:  # Typer has caught the KeyboardInterrupt
+            code = _fail("interrupted; nothing was written", _INTERRUPTED)
     except PdacError as error:
         code = _fail(str(error), error.exit_code)
     except BrokenPipeError:
@@ -193,7 +297,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except KeyboardInterrupt:
-        code = _fail("interrupted; nothing was written", 130)
+        code = _fail("interrupted; nothing was written", _INTERRUPTED)
     except OSError as error:
         if error.errno is None or error.filename is not None:
             raise
@@ -215,7 +319,7 @@ def _fail(message: str, code: int) -> int:
 def _terminated(_signal: int, _frame: FrameType | None) -> None:
     """Leave through the open contexts, so that temporaries are removed."""
     print("error: terminated; nothing was written", file=sys.stderr)
-    sys.exit(143)
+    sys.exit(_TERMINATED)
 
 
 def _input(

@@ -15,7 +15,7 @@ from pdac_cli.errors import DataError
 from pdac_cli.files.arrays import take
 from pdac_cli.files.containers import Container, open_container
 from pdac_cli.files.keys import LABEL_NAMES
-from pdac_cli.files.labels import LabelColumn, read_names
+from pdac_cli.files.labels import LabelColumn, find_coding, read_names
 from pdac_cli.options import Split
 
 IMAGE_NAMES = ("images", "image", "data", "x", "X")
@@ -89,20 +89,11 @@ def _labels(container: Container, rows: NDArray[np.int64], n: int) -> tuple[NDAr
     key = _find(container, LABEL_NAMES, "labels")
     column = LabelColumn(container.get(key), container.path, key, 0)
     _check_length(container, key, column.rows, n)
-    raw = column.read(0, n)[rows]
-    if column.text:
-        names = tuple(sorted(column.names()))
-        return column.encode(raw, rows, {name: k for k, name in enumerate(names)}, None), names
-    labels = column.encode(raw, rows, None, None)
-    if "label_names" not in container.names():
-        return labels, None
-    names = read_names(container.get("label_names"), container.path, "label_names")
-    if labels.max(initial=0) >= len(names):
-        raise DataError(
-            f"{container.path}: a label is {labels.max():,}, 'label_names' has {len(names):,} names; "
-            "expected a name for every class"
-        )
-    return labels, names
+    names = None
+    if "label_names" in container.names() and not column.text:
+        names = read_names(container.get("label_names"), container.path, "label_names")
+    coding = find_coding([column], [names], ignore=None)
+    return column.encode(column.read(0, n)[rows], rows, coding), coding.names
 
 
 def _ids(container: Container, rows: NDArray[np.int64], n: int) -> tuple[str, ...]:

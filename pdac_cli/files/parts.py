@@ -146,9 +146,9 @@ def _settle(folder: Path, manifest: dict[str, Any], restart: bool) -> None:
 def _mismatch(folder: Path, found: dict[str, Any], manifest: dict[str, Any]) -> PdacError:
     """Name the first thing that differs."""
     name = next((name for name in [*manifest, *found] if found.get(name) != manifest.get(name)), "format")
-    kind = _KINDS.get(name, UsageError)
-    return kind(
-        f"{folder}: holds parts of another run, with {name} {_short(found.get(name))}, not {_short(manifest.get(name))}; "
+    then, now = _short(found.get(name)), _short(manifest.get(name))
+    return _KINDS.get(name, UsageError)(
+        f"{folder}: holds parts of another run, with {name} {then} and not {now}; "
         "expected the same as then; rerun the first command to finish it, or add --force to start again"
     )
 
@@ -159,7 +159,7 @@ def _short(value: object) -> str:
 
 
 def _clear(folder: Path) -> None:
-    # The manifest goes last: parts without one would be taken for nobody's.
+    # The manifest goes last, so that a part never lies beside the manifest of another run.
     for path in sorted(folder.iterdir()):
         if _PART.fullmatch(path.name):
             path.unlink(missing_ok=True)

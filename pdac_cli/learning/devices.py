@@ -55,3 +55,8 @@ def device_errors(batch_size: int) -> Iterator[None]:
             f"the device's memory does not hold a batch of {batch_size}; expected room for it; "
             f"try --batch-size {smaller} or --amp bf16"
         ) from None
+
+
+def torch_version() -> str:
+    """The version of torch, which is part of what decides the last bits of a feature."""
+    return str(torch.__version__)

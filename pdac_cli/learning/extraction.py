@@ -8,7 +8,7 @@ on how many shards it was cut into or on an unreadable neighbour.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -66,7 +66,7 @@ class Extractor:
                 "expected its own size; set it with --resize and --crop"
             ) from None
 
-    def batches(self, images: Images, start: int, stop: int) -> Iterator[Batch]:
+    def batches(self, images: Images, start: int, stop: int) -> Generator[Batch]:
         """Run over the rows ``start``, which begins a batch, to ``stop``, in order."""
         self.network.to(self.device)
         for parameter in self.network.parameters():

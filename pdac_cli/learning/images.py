@@ -80,7 +80,9 @@ class FileImages:
         self.kind, self._root, self._names = kind, root, list(names)
         self.ids = encoded(self._names)
         self.labels = np.asarray(labels, np.int64)
-        self.label_names: tuple[str, ...] | None = tuple(label_names)
+        # A folder's name may be no UTF-8; escaped, it can be stored as text.
+        shown = (name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace") for name in label_names)
+        self.label_names: tuple[str, ...] | None = tuple(shown)
         self.digest = digest_of(self.ids, self.labels, np.asarray(sizes, np.int64))
 
     def size(self, how: Preprocessing) -> Size:
@@ -115,7 +117,9 @@ class FileImages:
             with path.open("rb") as stream, Image.open(stream) as image:
                 return how.decode(image)
         except _DAMAGE as problem:
-            return Bad(row, str(path), _plain(problem))
+            return Bad(
+                row, str(path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"), _plain(problem)
+            )
 
 
 class ArrayImages:

@@ -1,0 +1,76 @@
+"""A virtual feature file over shards: it refers to their rows and holds none itself."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from pdac_cli.errors import DataError
+from pdac_cli.files.arrays import Hdf5Array
+from pdac_cli.files.atomic import atomic_path
+from pdac_cli.files.datasets import get_dataset
+from pdac_cli.files.hdf5 import open_hdf5
+from pdac_cli.files.shards import Shard, merged_attributes
+from pdac_cli.files.values import fingerprint_of, fingerprint_rows
+from pdac_cli.files.writer import FORMAT, VERSION
+
+
+def write_linked(path: Path, shards: Sequence[Shard], force: bool) -> None:
+    """Write a virtual file whose sources were found to be what they should, reading it once before it gets its name.
+
+    HDF5 reads a source that is not there as zeros, so a sample of rows is compared with what the shards hold.
+    """
+    expected = _fingerprint([shard.columns for shard in shards])
+    with atomic_path(path, force) as temporary:
+        temporary.write_bytes(_virtual_file(temporary.resolve().parent, shards, expected))
+        with open_hdf5(temporary) as file:
+            columns = {
+                name: Hdf5Array(get_dataset(file, name, allow_external=True), path, name) for name in shards[0].columns
+            }
+            if _fingerprint([columns]) != expected:
+                raise DataError(
+                    f"{path}: its sources read differently through it; expected the same; merge without --link"
+                )
+
+
+def _virtual_file(folder: Path, shards: Sequence[Shard], fingerprint: str) -> bytes:
+    """The file's bytes; sources are named from its folder, so that all can be moved together."""
+    memory = io.BytesIO()
+    with h5py.File(memory, "w") as file:
+        for name, array in shards[0].columns.items():
+            total = sum(shard.rows for shard in shards)
+            layout = h5py.VirtualLayout((total, *array.shape[1:]), array.dtype)
+            start = 0
+            for shard in shards:
+                source = os.path.relpath(shard.path.resolve(), folder)
+                rows = h5py.VirtualSource(source, name, shard.columns[name].shape, array.dtype)
+                layout[start : start + shard.rows] = rows
+                start += shard.rows
+            file.create_virtual_dataset(name, layout)
+        if shards[0].label_names is not None:
+            file.create_dataset("label_names", data=list(shards[0].label_names), dtype=h5py.string_dtype())
+        attributes = {"format": FORMAT, "version": VERSION, "fingerprint": fingerprint, **merged_attributes(shards)}
+        for name, value in attributes.items():
+            file.attrs[name] = value
+    return memory.getvalue()
+
+
+def _fingerprint(files: Sequence[dict[str, Hdf5Array]]) -> str:
+    """The fingerprint of the rows of several files together."""
+    starts = np.cumsum([0, *(columns["features"].shape[0] for columns in files)])
+    rows = fingerprint_rows(int(starts[-1]))
+    h, y = (np.concatenate([_one(files, starts, name, row) for row in rows]) for name in ("features", "labels"))
+    return fingerprint_of(int(starts[-1]), h, y.astype(np.int64))
+
+
+def _one(files: Sequence[dict[str, Hdf5Array]], starts: NDArray[np.int64], name: str, row: int) -> NDArray[Any]:
+    which = int(np.searchsorted(starts, row, side="right")) - 1
+    first = int(row - starts[which])
+    return files[which][name].read(first, first + 1)
