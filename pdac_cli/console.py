@@ -53,14 +53,20 @@ class Console:
             yield lambda done: bar.advance(task, done)
 
 
-def table(rows: list[list[str]], indent: str = "  ") -> str:
+def table(rows: list[list[str]]) -> str:
     """Return rows of cells as aligned columns, the first to the left and the others to the right."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
-    for row in rows:
-        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        lines.append(indent + "  ".join(cells).rstrip())
+    for first, *others in rows:
+        cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))]
+        lines.append("  " + "  ".join(cells))
     return "\n".join(lines)
+
+
+def facts(pairs: dict[str, str]) -> str:
+    """Return names and values, one a line."""
+    width = max(map(len, pairs))
+    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in pairs.items())
 
 
 def size_text(count: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from scipy.stats import multivariate_normal
@@ -68,9 +69,9 @@ def inclusion_probabilities(weights: np.ndarray, k: int) -> np.ndarray:
     return out
 
 
-def largest_remainder(total: int, shares: np.ndarray) -> np.ndarray:
-    """Whole numbers that add up to total, in proportion to shares, by the textbook procedure."""
-    exact = [total * s / shares.sum() for s in shares]
+def largest_remainder(total: int, shares: list[int]) -> np.ndarray:
+    """Whole numbers that add up to total, in proportion to shares, by the textbook procedure in exact fractions."""
+    exact = [Fraction(total * s, sum(shares)) for s in shares]
     out = [int(e) for e in exact]
     for i in sorted(range(len(exact)), key=lambda i: (-(exact[i] - out[i]), i))[: total - sum(out)]:
         out[i] += 1

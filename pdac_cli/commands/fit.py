@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from pdac_cli.commands.input import open_input
-from pdac_cli.console import Console, size_text, table
+from pdac_cli.console import Console, facts, size_text
 from pdac_cli.density.model import Model
 from pdac_cli.engine import local
+from pdac_cli.engine.grouping import GroupedRows, grouped
 from pdac_cli.engine.source import Classes, Plan, Source, count_classes, make_plan
 from pdac_cli.errors import UsageError
 from pdac_cli.files.atomic import check_output
@@ -33,12 +36,12 @@ class FitSummary:
     def text(self) -> str:
         """Return the summary for people."""
         steps = len(self.log_likelihood) - 1
-        return table([
-            ["model", self.output],
-            ["rows, features, classes", f"{self.rows:,}, {self.dim:,}, {self.classes:,}"],
-            ["mean log-likelihood", f"{self.log_likelihood[0]:.4f} -> {self.log_likelihood[-1]:.4f} in {steps} steps"],
-            ["size of W, mu, Sigma, alpha", size_text(self.model_bytes)],
-        ], indent="")  # fmt: skip
+        return facts({
+            "model": self.output,
+            "rows, features, classes": f"{self.rows:,}, {self.dim:,}, {self.classes:,}",
+            "mean log-likelihood": f"{self.log_likelihood[0]:.4f} -> {self.log_likelihood[-1]:.4f} in {steps} steps",
+            "size of W, mu, Sigma, alpha": size_text(self.model_bytes),
+        })  # fmt: skip
 
 
 def run(options: FitOptions) -> FitSummary:
@@ -47,35 +50,48 @@ def run(options: FitOptions) -> FitSummary:
     with open_input(options.input, console) as source:
         check_output(options.output, source.paths, options.run.force)
         plan = make_plan(source, options.input, options.run)
+        check_dim(options.density, source)
         classes = count_classes(source, plan, options.input)
-        model = fit_model(source, classes, options.density, options.seed, plan, console)
+        with grouped_rows(source, classes, plan, console) as stored:
+            model = fit_model(stored, options.density, options.seed, plan, console)
         source.check_unchanged()
-        stored = StoredModel(model, source.fingerprint, source.label_names, asdict(options.density), options.seed)
+        made = StoredModel(model, source.fingerprint, source.label_names, asdict(options.density), options.seed)
     for step, value in enumerate(model.step_log_likelihood()):
         console.detail(f"step {step:3d}  mean log-likelihood {value:.6f}")
-    write_model(stored, options.output, options.run.force)
+    write_model(made, options.output, options.run.force)
     return FitSummary(
         str(options.output),
         int(model.counts.sum()),
         source.dim,
         len(model.labels),
-        stored.fingerprint,
+        made.fingerprint,
         [float(value) for value in model.step_log_likelihood()],
         model.size,
         console.warnings,
     )
 
 
-def fit_model(
-    source: Source, classes: Classes, options: DensityOptions, seed: int, plan: Plan, console: Console
-) -> Model:
+def fit_model(stored: Sequence[GroupedRows], options: DensityOptions, seed: int, plan: Plan, console: Console) -> Model:
     """Fit and warn of what was clipped."""
-    if options.dim > source.dim:
-        raise UsageError(f"--dim is {options.dim}, the data has {source.dim} features; expected at most as many")
-    with console.progress("fitting", int(classes.counts.sum())) as tick:
-        model = local.fit(source, classes, options, seed, plan, tick)
+    with console.progress("fitting", sum(rows.count for rows in stored)) as tick:
+        model = local.fit(stored, options, seed, plan.jobs, tick)
     _warn_of_small_classes(model, options, console)
     return model
+
+
+@contextmanager
+def grouped_rows(source: Source, classes: Classes, plan: Plan, console: Console) -> Iterator[Sequence[GroupedRows]]:
+    """Read the rows and give them class by class."""
+    with ExitStack() as stack:
+        with console.progress("reading", int(classes.counts.sum())) as tick:
+            stored = stack.enter_context(grouped(source, classes, plan, tick))
+        yield stored
+
+
+def check_dim(options: DensityOptions, source: Source) -> None:
+    """Refuse more dimensions than there are features."""
+    if options.dim > source.dim:
+        raise UsageError(f"--dim is {options.dim}, the data has {source.dim} features; expected at most as many")
 
 
 def _warn_of_small_classes(model: Model, options: DensityOptions, console: Console) -> None:

@@ -10,15 +10,16 @@ from pathlib import Path
 import numpy as np
 
 from pdac_cli.commands.buffer import Room, join, make_room
-from pdac_cli.commands.fit import fit_model
+from pdac_cli.commands.fit import check_dim, fit_model, grouped_rows
 from pdac_cli.commands.input import open_input
 from pdac_cli.console import Console, table
+from pdac_cli.density.model import Model
 from pdac_cli.engine import local
 from pdac_cli.engine.source import Classes, Plan, count_classes, make_plan
 from pdac_cli.errors import DataError
 from pdac_cli.files.atomic import check_output
 from pdac_cli.files.features import FeatureSet
-from pdac_cli.files.index import Index, Source, format_text, read_index, write_index
+from pdac_cli.files.index import Index, Source, format_text, index_suffix, read_index, write_index
 from pdac_cli.files.model import check_fits, read_model
 from pdac_cli.options import Allocation, SelectOptions
 from pdac_cli.selection.methods import Answer, Method, Offer, Request, method_named
@@ -70,15 +71,19 @@ def run(options: SelectOptions) -> SelectSummary:
     """Choose rows, Algorithm 1; write or print them."""
     console = Console.of(options.run)
     method = method_named(options.method)
+    if options.output:
+        index_suffix(options.output)
     before = read_index(options.buffer) if options.buffer else None
     with open_input(options.input, console) as source:
         if options.output:
             check_output(options.output, _inputs(options, source), options.run.force)
         plan = make_plan(source, options.input, options.run)
         classes = count_classes(source, plan, options.input)
+        given = _given_model(source, classes, options) if method.needs_density else None
         room = make_room(before, options, source.fingerprint, int(classes.counts.sum()))
         _warn_of_budget(options, classes, room, console)
-        answer = _select(source, classes, method, options, room.budget, plan, console)
+        offers = _offers(source, classes, method, given, options, plan, console)
+        answer = _select(offers, classes, method, options, room.budget)
         source.check_unchanged()
         index = _index(answer, source, classes, room, options)
     _warn_of_effective_size(answer, classes, options, console)
@@ -89,39 +94,44 @@ def run(options: SelectOptions) -> SelectSummary:
     return _summary(index, answer, classes, options, room.task, console)
 
 
-def _select(
-    source: FeatureSet,
-    classes: Classes,
-    method: Method,
-    options: SelectOptions,
-    budget: int,
-    plan: Plan,
-    console: Console,
-) -> Answer:
+def _select(offers: Iterator[Offer], classes: Classes, method: Method, options: SelectOptions, budget: int) -> Answer:
     """Offer every row to the method."""
-    selector = method.start(Request(budget, classes.counts, options.allocation, options.temperature, options.seed))
-    for offer in _offers(source, classes, method, options, plan, console):
+    request = Request(budget, classes.counts, options.allocation, options.temperature, options.seed)
+    selector = method.start(request)
+    for offer in offers:
         selector.offer(offer)
     return selector.answer()
 
 
 def _offers(
-    source: FeatureSet, classes: Classes, method: Method, options: SelectOptions, plan: Plan, console: Console
+    source: FeatureSet,
+    classes: Classes,
+    method: Method,
+    given: Model | None,
+    options: SelectOptions,
+    plan: Plan,
+    console: Console,
 ) -> Iterator[Offer]:
     """Yield all rows, with their densities where the method needs them."""
     if not method.needs_density:
         for chunk in source.chunks(plan.chunk_rows):
             yield Offer(chunk.ids, classes.codes(chunk.y), None)
         return
-    if options.model:
-        stored = read_model(options.model)
-        check_fits(stored, options.model, source.dim, classes.labels, source.label_names)
-        model = stored.model
-    else:
-        model = fit_model(source, classes, options.density, options.seed, plan, console)
-    with console.progress("scoring", int(classes.counts.sum())) as tick:
-        for scored in local.score(source, classes, model, plan, tick):
-            yield Offer(scored.ids, scored.codes, scored.log_p)
+    with grouped_rows(source, classes, plan, console) as stored:
+        model = given or fit_model(stored, options.density, options.seed, plan, console)
+        with console.progress("scoring", int(classes.counts.sum())) as tick:
+            for scored in local.score(stored, model, plan.jobs, tick):
+                yield Offer(scored.ids, scored.codes, scored.log_p)
+
+
+def _given_model(source: FeatureSet, classes: Classes, options: SelectOptions) -> Model | None:
+    """Return the model the user gave, if any; check what can be checked before the rows are read."""
+    if options.model is None:
+        check_dim(options.density, source)
+        return None
+    given = read_model(options.model)
+    check_fits(given, options.model, source.dim, classes.labels, source.label_names)
+    return given.model
 
 
 def _index(answer: Answer, source: FeatureSet, classes: Classes, room: Room, options: SelectOptions) -> Index:
@@ -206,22 +216,17 @@ def _summary(
         tasks={int(t): int(n) for t, n in zip(tasks, counts, strict=True)},
         seed=options.seed,
         fingerprint=index.sources[-1].fingerprint,
-        effective_size=_rounded(answer.effective_total),
+        effective_size=answer.effective_total,
         classes=[
             ClassLine(
                 int(label),
                 names[label] if names is not None and len(index.sources) == 1 else None,
                 int(classes.counts[c]),
                 int(kept[c]),
-                None if sizes is None else _rounded(sizes[c]),
+                None if sizes is None else float(sizes[c]),
             )
             for c, label in enumerate(classes.labels)
         ],
         warnings=console.warnings,
         indices=index.row[new].tolist() if options.output is None else None,
     )
-
-
-def _rounded(value: float | None) -> float | None:
-    """Six digits: the last ones of a sum depend on the order of the rows' arrival."""
-    return None if value is None else float(f"{value:.6g}")

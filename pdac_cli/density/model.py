@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from pdac_cli.density.blocks import ROWS, Array, ClassRows, segments
+from pdac_cli.density.blocks import Array, ClassRows, segments
 from pdac_cli.density.mixture import (
     Mixtures,
     cholesky,
@@ -111,10 +111,7 @@ def initial_rows(label: int, count: int, components: int, seed: int) -> Array:
 
 @dataclass(frozen=True)
 class Scorer:
-    """The log-density of rows under a model.
-
-    A row's answer depends on the row and the model alone, not on the other rows nor on its place among them.
-    """
+    """The log-density of rows under a model."""
 
     model: Model
     theta: Array  # (C, L', K)
@@ -127,25 +124,20 @@ class Scorer:
         sigma = chol @ chol.swapaxes(-1, -2)
         return cls(model, coefficients(Mixtures(model.alpha, model.mu / scale[:, None], sigma, model.dims)))
 
-    def log_conditional(self, h: Array, codes: Array) -> Array:
-        """Return log p(ξ|y) of each row under its class, Eq. (5): h (n, D), codes (n,) class positions -> (n,)."""
-        out = np.empty(len(h))
-        order = np.argsort(codes, kind="stable")
-        present, firsts = np.unique(codes[order], return_index=True)
-        groups = np.split(order, firsts[1:])
-        model = self.model
-        projected = [
-            project(h[rows], model.mean[c], model.W[c], float(model.unit[c]))
-            for c, rows in zip(present, groups, strict=True)
-        ]
-        blocks = to_blocks(projected, model.W.shape[2])
-        for at, c, rows in zip(blocks.starts, present, groups, strict=False):
-            for first, last in segments(len(rows)):
-                part = slice(at + first // ROWS, at + -(-last // ROWS))
-                valid = np.arange((part.stop - part.start) * ROWS).reshape(-1, ROWS) < last - first
-                _, log_p = e_step(self.theta[c][None], quadratic(blocks.xi[part], valid))
-                out[rows[first:last]] = log_p.ravel()[: last - first]
-        out -= (model.dims * np.log(model.unit))[codes]
+    def log_conditional(self, h: Array, c: int) -> Array:
+        """Return log p(ξ|y) of rows of the c-th class, Eq. (5): (n, D) -> (n,).
+
+        Rows of a class scored in pieces get the same bits as in one call if every piece but the last is whole blocks:
+        BLAS may sum in another order at another place in a block.
+        """
+        model, out = self.model, np.empty(len(h))
+        for first, last in segments(len(h)):
+            xi = project(h[first:last], model.mean[c], model.W[c], float(model.unit[c]))
+            blocks = to_blocks([xi], model.W.shape[2])
+            valid = blocks.valid(0, len(blocks.xi), 0)
+            _, log_p = e_step(self.theta[c][None], quadratic(blocks.xi, valid))
+            out[first:last] = log_p.ravel()[: last - first]
+        out -= model.dims[c] * np.log(model.unit[c])
         return out
 
 

@@ -5,16 +5,23 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import numpy as np
 
-from pdac_cli.density.blocks import Array
-from pdac_cli.engine.source import Classes, Plan, Source
+from pdac_cli.density.blocks import Array, ClassRows
+from pdac_cli.engine.source import Classes, Plan, Source, Tick, ignore
 from pdac_cli.errors import StorageError
+
+
+class GroupedRows(ClassRows, Protocol):
+    """The rows of one class, with their ids."""
+
+    def ids(self, start: int, stop: int) -> Array:
+        """Return the global ids of rows start to stop: (stop − start,)."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +30,7 @@ class StoredRows:
 
     label: int
     rows: Array  # (n_y, D)
+    row_ids: Array  # (n_y,)
 
     @property
     def count(self) -> int:
@@ -43,6 +51,10 @@ class StoredRows:
         """Return rows start to stop."""
         return self.rows[start:stop]
 
+    def ids(self, start: int, stop: int) -> Array:
+        """Return the global ids of rows start to stop."""
+        return self.row_ids[start:stop]
+
 
 @dataclass(frozen=True)
 class ScratchRows:
@@ -54,40 +66,58 @@ class ScratchRows:
     dtype: np.dtype[Any]
     file: int  # descriptor
     offset: int  # of the class's first row, in bytes
+    ids_offset: int  # of its first id
 
     def read(self, start: int, stop: int) -> Array:
         """Return rows start to stop."""
         out = np.empty((stop - start, self.dim), self.dtype)
-        view = out.reshape(-1).view(np.uint8).data
-        at = self.offset + start * self.dim * self.dtype.itemsize
-        while view:
-            done = os.preadv(self.file, [view], at)
-            view, at = view[done:], at + done
+        _read_at(self.file, out, self.offset + start * self.dim * self.dtype.itemsize)
+        return out
+
+    def ids(self, start: int, stop: int) -> Array:
+        """Return the global ids of rows start to stop."""
+        out = np.empty(stop - start, np.int64)
+        _read_at(self.file, out, self.ids_offset + start * out.itemsize)
         return out
 
 
 @contextmanager
-def grouped(source: Source, classes: Classes, plan: Plan) -> Iterator[list[StoredRows] | list[ScratchRows]]:
+def grouped(source: Source, classes: Classes, plan: Plan, tick: Tick = ignore) -> Iterator[Sequence[GroupedRows]]:
     """Read the source once and give its rows class by class, each class's in order of the ids."""
     starts = np.concatenate([[0], np.cumsum(classes.counts)])
+    total, ends = int(starts[-1]), starts[1:]
     if plan.in_memory:
-        rows = np.empty((int(starts[-1]), source.dim), source.dtype)
-        for places, h in _placed(source, classes, plan, starts):
-            rows[places] = h
-        yield [StoredRows(int(label), rows[starts[c] : starts[c + 1]]) for c, label in enumerate(classes.labels)]
+        rows, ids = np.empty((total, source.dim), source.dtype), np.empty(total, np.int64)
+        for places, h, row_ids in _placed(source, classes, plan, starts):
+            rows[places], ids[places] = h, row_ids
+            tick(len(places))
+        yield [
+            StoredRows(int(label), rows[start:end], ids[start:end])
+            for label, start, end in zip(classes.labels, starts, ends, strict=False)
+        ]
         return
     row_bytes = source.dim * source.dtype.itemsize
-    with _scratch(int(starts[-1]) * row_bytes) as file:
-        for places, h in _placed(source, classes, plan, starts):
-            _write_runs(file.fileno(), places, h, row_bytes)
+    with _scratch(total * (row_bytes + 8)) as file:
+        for places, h, row_ids in _placed(source, classes, plan, starts):
+            _write_runs(file.fileno(), places, h, 0)
+            _write_runs(file.fileno(), places, row_ids, total * row_bytes)
+            tick(len(places))
         yield [
-            ScratchRows(int(label), int(n), source.dim, source.dtype, file.fileno(), int(starts[c]) * row_bytes)
-            for c, (label, n) in enumerate(zip(classes.labels, classes.counts, strict=True))
+            ScratchRows(
+                int(label),
+                int(end - start),
+                source.dim,
+                source.dtype,
+                file.fileno(),
+                int(start) * row_bytes,
+                total * row_bytes + int(start) * 8,
+            )
+            for label, start, end in zip(classes.labels, starts, ends, strict=False)
         ]
 
 
-def _placed(source: Source, classes: Classes, plan: Plan, starts: Array) -> Iterator[tuple[Array, Array]]:
-    """Yield the rows of each chunk, sorted by class, with their places in the grouped order: (m,), (m, D)."""
+def _placed(source: Source, classes: Classes, plan: Plan, starts: Array) -> Iterator[tuple[Array, Array, Array]]:
+    """Yield each chunk's rows sorted by class: their places in the grouped order, features and ids."""
     filled = starts[:-1].copy()
     for chunk in source.chunks(plan.chunk_rows):
         codes = classes.codes(chunk.y)
@@ -96,19 +126,25 @@ def _placed(source: Source, classes: Classes, plan: Plan, starts: Array) -> Iter
         firsts = np.cumsum(counts) - counts
         places = np.arange(len(codes)) + np.repeat(filled - firsts, counts)
         filled += counts
-        yield places, chunk.h[order]
+        yield places, chunk.h[order], chunk.ids[order]
 
 
-def _write_runs(file: int, places: Array, h: Array, row_bytes: int) -> None:
-    """Write rows to their places, one call for each run of neighbours."""
+def _write_runs(file: int, places: Array, rows: Array, offset: int) -> None:
+    """Write rows to their places after `offset`, one call for each run of neighbours."""
+    row_bytes = rows[:1].nbytes
     cuts = np.flatnonzero(np.diff(places) != 1) + 1
     for first, last in zip([0, *cuts], [*cuts, len(places)], strict=True):
-        if first == last:
-            continue
-        view, at = h[first:last].reshape(-1).view(np.uint8).data, int(places[first]) * row_bytes
+        view, at = rows[first:last].reshape(-1).view(np.uint8).data, offset + int(places[first]) * row_bytes
         while view:
             done = os.pwrite(file, view, at)
             view, at = view[done:], at + done
+
+
+def _read_at(file: int, out: Array, at: int) -> None:
+    view = out.reshape(-1).view(np.uint8).data
+    while view:
+        done = os.preadv(file, [view], at)
+        view, at = view[done:], at + done
 
 
 @contextmanager

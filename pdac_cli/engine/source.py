@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,6 +14,11 @@ from pdac_cli.errors import DataError
 from pdac_cli.options import InputOptions, RunOptions
 
 _LABEL_ROWS = 1 << 20
+Tick = Callable[[int], None]  # told of rows done
+
+
+def ignore(_rows: int) -> None:
+    """Be told of rows done and do nothing."""
 
 
 class Chunk(Protocol):

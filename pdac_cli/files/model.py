@@ -132,6 +132,8 @@ def _check_format(file: h5py.File, path: Path) -> None:
 
 
 def _read_array(file: h5py.File, name: str, path: Path) -> Any:
+    if name not in file:
+        raise ModelError(f"{path}: '{name}' is missing; expected the arrays pdac wrote; fit it again")
     dataset = get_dataset(file, name, allow_external=False)
     if dataset.nbytes > path.stat().st_size:  # we write plain arrays: more than the file holds is not ours
         raise ModelError(f"{path}: '{name}' declares {dataset.nbytes:,} bytes, more than the file has; fit it again")

@@ -1,0 +1,163 @@
+import json
+
+import h5py
+import numpy as np
+import pytest
+
+from pdac_cli.files.index import read_index
+from tests.conftest import SAMPLE
+
+
+def labels_of(path):
+    with h5py.File(path) as file:
+        return file["labels"][:]
+
+
+def test_rows_are_printed_one_a_line_and_everything_else_goes_to_stderr(pdac):
+    result = pdac("select", "--budget", 30, SAMPLE)
+    assert result.code == 0
+    assert len(set(result.rows)) == 30
+    assert all(0 <= row < 1797 for row in result.rows)
+    assert "kept 30 of 1,797 rows by pdac" in result.err
+
+
+@pytest.mark.parametrize("suffix", ["txt", "npy", "json", "h5"])
+def test_every_index_form_holds_the_rows_that_are_printed(pdac, tmp_path, suffix):
+    printed = pdac("select", "--budget", 40, SAMPLE).rows
+    out = tmp_path / f"coreset.{suffix}"
+    assert pdac("select", "--budget", 40, SAMPLE, "-o", out).code == 0
+    if suffix == "txt":
+        rows = np.loadtxt(out, dtype=int)
+    elif suffix == "npy":
+        rows = np.load(out)
+    else:
+        index = read_index(out)
+        rows = index.row
+        np.testing.assert_array_equal(index.label, labels_of(SAMPLE)[rows])
+        assert np.isfinite(index.log_density).all()
+        assert (index.method, index.budget, index.seed) == ("pdac", 40, 0)
+        assert index.class_counts == dict(enumerate(np.bincount(index.label).tolist()))
+    np.testing.assert_array_equal(rows, printed)
+
+
+def test_json_and_hdf5_say_that_these_rows_are_kept(pdac, tmp_path):
+    pdac("select", "--budget", 10, SAMPLE, "-o", tmp_path / "c.json")
+    pdac("select", "--budget", 10, SAMPLE, "-o", tmp_path / "c.h5")
+    assert json.loads((tmp_path / "c.json").read_text())["meaning"] == "these rows are kept"
+    with h5py.File(tmp_path / "c.h5") as file:
+        assert file.attrs["meaning"] == "these rows are kept"
+
+
+def test_with_a_model_or_without_the_answer_is_the_same(pdac, tmp_path):
+    pdac("fit", SAMPLE, "-o", tmp_path / "m.h5", "--seed", 3)
+    fitted = pdac("select", "--budget", 50, SAMPLE, "--seed", 3)
+    given = pdac("select", "--budget", 50, SAMPLE, "--seed", 3, "--model", tmp_path / "m.h5")
+    assert fitted.rows == given.rows
+
+
+def test_log_densities_in_the_index_are_those_of_the_model(pdac, tmp_path):
+    pdac("fit", SAMPLE, "-o", tmp_path / "m.h5", "--dim", 3)
+    pdac("select", "--budget", 50, SAMPLE, "--model", tmp_path / "m.h5", "-o", tmp_path / "c.json")
+    index = read_index(tmp_path / "c.json")
+    with h5py.File(SAMPLE) as file, h5py.File(tmp_path / "m.h5") as m:
+        for row, label, log_density in zip(index.row, index.label, index.log_density, strict=True):
+            xi = (file["features"][row].astype("f8") - m["mean"][label]) @ m["W"][label]
+            p = sum(
+                a * np.exp(-0.5 * np.sum(np.linalg.solve(c, xi - mu) ** 2)) / np.prod(np.diag(c)) / (2 * np.pi) ** 1.5
+                for a, mu, c in zip(m["alpha"][label], m["mu"][label], m["chol"][label], strict=True)
+            )
+            np.testing.assert_allclose(log_density, np.log(p * m["counts"][label] / 1797), atol=1e-4)
+
+
+@pytest.mark.parametrize("allocation", ["per-class", "balanced", "joint"])
+def test_allocation_shares_the_budget(pdac, feature_file, allocation, tmp_path):
+    path = tmp_path / "skewed.h5"
+    rng = np.random.default_rng(0)
+    with h5py.File(path, "w") as file:
+        file["features"] = rng.standard_normal((1000, 8)) * np.repeat([1.0, 10.0], [750, 250])[:, None]
+        file["labels"] = np.repeat([0, 1], [750, 250])
+    rows = pdac("select", "--budget", 100, path, "--allocation", allocation, "--dim", 4).rows
+    kept = np.bincount(labels_of(path)[rows], minlength=2).tolist()
+    if allocation == "joint":
+        assert kept[1] < 10  # densities of the narrow class are far higher
+    else:
+        assert kept == ([75, 25] if allocation == "per-class" else [50, 50])
+
+
+def test_temperature_zero_is_uniform(pdac):
+    cold = pdac("select", "--budget", 60, SAMPLE, "--temperature", 0)
+    assert cold.rows == pdac("select", "--budget", 60, SAMPLE, "--method", "uniform").rows
+
+
+@pytest.mark.parametrize("how", [
+    ["--chunk-rows", 7], ["--chunk-rows", 1000], ["--jobs", 1], ["--jobs", 3], ["--memory", "16M"],
+])  # fmt: skip
+def test_how_the_work_is_done_does_not_change_a_byte(pdac, tmp_path, how):
+    for name, extra in (("one.json", []), ("two.json", how)):
+        assert pdac("select", "--budget", 100, SAMPLE, "-o", tmp_path / name, *extra).code == 0
+    assert (tmp_path / "one.json").read_bytes() == (tmp_path / "two.json").read_bytes()
+
+
+def test_how_the_rows_are_split_into_files_does_not_change_the_answer(pdac, tmp_path):
+    with h5py.File(SAMPLE) as file:
+        h, y = file["features"][:], file["labels"][:]
+    for name, part in (("b", slice(0, 500)), ("a", slice(500, 501)), ("c", slice(501, None))):
+        with h5py.File(tmp_path / f"{name}.h5", "w") as file:
+            file.create_dataset("feats", data=h[part], chunks=(1, 64), compression="gzip")
+            file["y"] = y[part].astype("u1")
+    parts = [tmp_path / f"{name}.h5" for name in "bac"]
+    pdac("select", "--budget", 100, SAMPLE, "-o", tmp_path / "one.json")
+    pdac("select", "--budget", 100, *parts, "-o", tmp_path / "many.json")
+    one, many = (read_index(tmp_path / name) for name in ("one.json", "many.json"))
+    np.testing.assert_array_equal(one.row, many.row)
+    np.testing.assert_array_equal(one.log_density, many.log_density)
+    assert one.sources[0].fingerprint == many.sources[0].fingerprint
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_the_units_of_the_features_do_not_matter(pdac, feature_file, tmp_path, scale):
+    path, scaled = feature_file(dtype="f8"), tmp_path / "scaled.h5"
+    with h5py.File(path) as file, h5py.File(scaled, "w") as out:
+        out["features"], out["labels"] = file["features"][:] * scale, file["labels"][:]
+    assert pdac("select", "--budget", 90, path).rows == pdac("select", "--budget", 90, scaled).rows
+
+
+def test_seeds_differ_and_repeat(pdac):
+    one, again, other = (pdac("select", "--budget", 50, SAMPLE, "--seed", s).rows for s in (1, 1, 2))
+    assert one == again != other
+
+
+def test_dropped_and_ignored_rows_are_never_chosen_and_ids_stay(pdac, feature_file):
+    path = feature_file()
+    with h5py.File(path, "r+") as file:
+        file["features"][10] = np.nan
+        file["features"][11, 3] = np.inf
+        ignored = set(np.flatnonzero(file["labels"][:] == 1).tolist())
+    refused = pdac("select", "--budget", 600, path)
+    assert refused.code == 3
+    result = pdac("select", "--budget", 600, path, "--drop-nonfinite", "--ignore-label", 1)
+    assert result.code == 0
+    assert set(result.rows) == set(range(600)) - ignored - {10, 11}
+
+
+def test_a_summary_as_json_with_and_without_an_output(pdac, tmp_path):
+    printed = pdac("select", "--budget", 20, SAMPLE, "--json").json
+    assert len(printed["indices"]) == printed["kept"] == 20
+    assert {line["label"] for line in printed["classes"]} == set(range(10))
+    written = pdac("select", "--budget", 20, SAMPLE, "--json", "-o", tmp_path / "c.json").json
+    assert written["indices"] is None
+    assert written["output"] == str(tmp_path / "c.json")
+
+
+def test_a_thin_effective_sample_size_is_a_warning_with_flags_to_try(pdac, tmp_path):
+    path = tmp_path / "peaked.h5"
+    rng = np.random.default_rng(0)
+    h = np.concatenate([rng.standard_normal((50, 8)) * 1e-3, rng.standard_normal((450, 8))])
+    with h5py.File(path, "w") as file:
+        file["features"], file["labels"] = h, np.zeros(500, int)
+    result = pdac("select", "--budget", 200, path, "--dim", 4, "--json")
+    size = result.json["classes"][0]["effective_size"]
+    assert size < 100
+    assert f"class 0: {size:.1f} for 200 rows" in result.err
+    assert "--temperature" in result.err
+    assert not pdac("select", "--budget", 200, path, "--method", "uniform", "-q").err

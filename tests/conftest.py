@@ -1,0 +1,66 @@
+"""What most tests need: the command line in this process, and feature files made on the spot."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from pdac_cli import cli
+from tests.oracles import clustered
+
+SAMPLE = Path(__file__).parent.parent / "sample_data" / "digits.h5"
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict:
+        return json.loads(self.out)
+
+    @property
+    def rows(self) -> list[int]:
+        return [int(line) for line in self.out.splitlines()]
+
+
+@pytest.fixture
+def pdac(monkeypatch, capsys):
+    """Run the command line here and return its exit code and what it printed."""
+
+    def run(*arguments: object) -> Result:
+        monkeypatch.setattr(sys, "argv", ["pdac", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as exit_:
+            cli.main()
+        out, err = capsys.readouterr()
+        return Result(int(exit_.value.code or 0), out, err)
+
+    return run
+
+
+@pytest.fixture
+def feature_file(tmp_path):
+    """Write a feature file of clustered classes and return its path."""
+
+    def make(
+        name: str = "feats.h5", *, n: int = 600, dim: int = 16, classes=(0, 1, 2), seed: int = 0, dtype: str = "f4"
+    ):
+        rng = np.random.default_rng(seed)
+        h = np.concatenate([clustered(n // len(classes), dim, 3, seed=seed + c) for c in classes]).astype(dtype)
+        y = np.repeat(classes, n // len(classes))
+        order = rng.permutation(len(y))
+        path = tmp_path / name
+        with h5py.File(path, "w") as file:
+            file["features"], file["labels"] = h[order], y[order]
+        return path
+
+    return make

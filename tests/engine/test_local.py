@@ -1,0 +1,152 @@
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import pytest
+
+from pdac_cli.density.model import Scorer
+from pdac_cli.engine import grouping, local
+from pdac_cli.engine.source import Classes, Plan, count_classes, ignore, make_plan
+from pdac_cli.errors import DataError, StorageError
+from pdac_cli.options import DensityOptions, InputOptions, RunOptions
+from tests.oracles import clustered
+
+PLAN = Plan(chunk_rows=1000, memory=1 << 30, jobs=2, in_memory=True)
+
+
+@dataclass(frozen=True)
+class Rows:
+    ids: np.ndarray
+    h: np.ndarray
+    y: np.ndarray
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """A source in memory."""
+
+    h: np.ndarray
+    y: np.ndarray
+
+    @property
+    def n(self):
+        return len(self.h)
+
+    @property
+    def dim(self):
+        return self.h.shape[1]
+
+    @property
+    def dtype(self):
+        return self.h.dtype
+
+    def chunks(self, rows):
+        for at in range(0, self.n, rows):
+            part = slice(at, at + rows)
+            yield Rows(np.arange(self.n)[part], self.h[part], self.y[part])
+
+    def label_chunks(self, rows):
+        for chunk in self.chunks(rows):
+            yield chunk.ids, chunk.y
+
+
+@pytest.fixture
+def source():
+    rng = np.random.default_rng(0)
+    y = rng.permutation(np.repeat([2, 3, 7, 40], [1, 150, 900, 2400]))
+    return Arrays(clustered(len(y), 20, 6).astype("f4") + y[:, None].astype("f4"), y)
+
+
+def classes_of(source):
+    return Classes(*np.unique(source.y, return_counts=True))
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+@pytest.mark.parametrize("chunk_rows", [1, 97, 5000])
+def test_grouped_rows_are_each_classs_in_order(source, in_memory, chunk_rows):
+    plan = replace(PLAN, in_memory=in_memory, chunk_rows=chunk_rows)
+    with grouping.grouped(source, classes_of(source), plan) as stored:
+        assert [rows.label for rows in stored] == [2, 3, 7, 40]
+        for rows in stored:
+            expected = source.h[source.y == rows.label]
+            assert (rows.count, rows.dim, rows.dtype) == (len(expected), 20, np.float32)
+            np.testing.assert_array_equal(rows.read(0, rows.count), expected)
+            np.testing.assert_array_equal(rows.read(rows.count // 2, rows.count), expected[rows.count // 2 :])
+            np.testing.assert_array_equal(rows.ids(0, rows.count), np.flatnonzero(source.y == rows.label))
+
+
+def fit(source, plan=PLAN, tick=ignore, **options):
+    with grouping.grouped(source, classes_of(source), plan, tick) as stored:
+        return local.fit(stored, DensityOptions(**options), 3, plan.jobs, tick)
+
+
+def score(source, model, plan=PLAN, tick=ignore):
+    with grouping.grouped(source, classes_of(source), plan) as stored:
+        parts = list(local.score(stored, model, plan.jobs, tick))
+    return [np.concatenate([getattr(part, name) for part in parts]) for name in ("ids", "codes", "log_p")]
+
+
+@pytest.mark.parametrize("change", [
+    {"chunk_rows": 131}, {"chunk_rows": 10**6}, {"jobs": 1}, {"jobs": 7}, {"in_memory": False},
+])  # fmt: skip
+def test_nothing_about_how_the_work_is_done_changes_a_bit(source, change):
+    model = fit(source)
+    other = fit(source, replace(PLAN, **change))
+    for field in fields(model):
+        np.testing.assert_array_equal(getattr(model, field.name), getattr(other, field.name), err_msg=field.name)
+    for one, two in zip(score(source, model), score(source, model, replace(PLAN, **change)), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_scores_are_conditional_plus_prior_for_every_row_once(source):
+    model = fit(source)
+    ids, codes, log_p = score(source, model)
+    assert sorted(ids.tolist()) == list(range(source.n))
+    labels, counts = np.unique(source.y, return_counts=True)
+    np.testing.assert_array_equal(labels[codes], source.y[ids])
+    for c, label in enumerate(labels):
+        expected = Scorer.of(model).log_conditional(source.h[source.y == label], c) + np.log(counts[c] / source.n)
+        np.testing.assert_array_equal(log_p[codes == c], expected)
+
+
+def test_a_model_of_more_classes_scores_the_ones_there_are(source):
+    model = fit(source)
+    some = Arrays(source.h[source.y != 3], source.y[source.y != 3])
+    _, codes, log_p = score(some, model)
+    whole = score(source, model)
+    np.testing.assert_array_equal(log_p[codes == 2], whole[2][whole[1] == 3])
+
+
+def test_progress_adds_up_to_all_rows(source):
+    done = []
+    model = fit(source, tick=done.append, iterations=1)
+    assert sum(done) == 2 * source.n  # read and fitted
+    done.clear()
+    score(source, model, tick=done.append)
+    assert sum(done) == source.n
+
+
+def test_classes_are_counted_in_any_chunks(source):
+    counted = count_classes(source, PLAN, InputOptions())
+    np.testing.assert_array_equal(counted.labels, [2, 3, 7, 40])
+    np.testing.assert_array_equal(counted.counts, [1, 150, 900, 2400])
+    with pytest.raises(DataError, match="no usable row"):
+        count_classes(Arrays(source.h[:0], source.y[:0]), PLAN, InputOptions())
+
+
+def test_a_small_memory_means_scratch_and_small_chunks(source):
+    wide = Arrays(np.zeros((3000, 4096), "f4"), np.zeros(3000, int))
+    small = make_plan(wide, InputOptions(), RunOptions(memory=1 << 25))
+    assert not small.in_memory
+    assert small.chunk_rows == 1024
+    assert make_plan(wide, InputOptions(), RunOptions(memory=1 << 30)).in_memory
+    assert make_plan(wide, InputOptions(chunk_rows=5), RunOptions(memory=1 << 30)).chunk_rows == 5
+
+
+def test_a_disk_too_small_for_the_scratch_file_is_said_before_work(source, monkeypatch):
+    usage = type("Usage", (), {"free": 1000})
+    monkeypatch.setattr(grouping.shutil, "disk_usage", lambda _: usage)
+    with (
+        pytest.raises(StorageError, match=r"needs 303,688 bytes .* has 1,000 free; set TMPDIR"),
+        grouping.grouped(source, classes_of(source), replace(PLAN, in_memory=False)),
+    ):
+        pass
