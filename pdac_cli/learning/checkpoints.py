@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
+import struct
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +26,19 @@ STATE_KEYS = ("state_dict", "model_state_dict", "model", "network", "net")
 META_KEYS = ("meta", "metadata", "hyper_parameters", "config")
 PREFIXES = ("module.", "_orig_mod.", "backbone.", "model.", "network.", "net.")
 _SHOWN = 5
-_LOAD_ERRORS = (RuntimeError, ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, OSError)
+_LOAD_ERRORS = (
+    RuntimeError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    OSError,
+    AssertionError,
+    OverflowError,
+    MemoryError,
+    struct.error,
+)
 
 
 @dataclass(frozen=True)
@@ -101,7 +115,9 @@ def _decoded(texts: Mapping[str, str]) -> dict[str, Any]:
 
 def _load_pickled(path: Path) -> object:
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():  # on old and odd forms, which are either read or refused below
+            warnings.simplefilter("ignore")
+            return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as problem:
         names = foreign_globals(path)
         if not names:
@@ -154,4 +170,6 @@ def _some(names: list[str]) -> str:
 
 def _plain(problem: BaseException) -> str:
     text = " ".join(str(problem).split())
+    if text.startswith("Weights only load failed"):  # advice to load it unsafely, which we do not pass on
+        text = "no pickle of tensors"
     return "".join(letter if letter.isprintable() else "?" for letter in text)[:100] or type(problem).__name__

@@ -144,14 +144,15 @@ def _replace(network: nn.Module, name: str, module: nn.Module) -> None:
 
 
 def _load(checkpoint: Checkpoint, network: nn.Module, arch: str) -> None:
-    differences = state_differences(_shapes(checkpoint.state), _shapes(network.state_dict()))
+    state = network.state_dict()  # carries the versions that some modules ask for, which a checkpoint may not
+    differences = state_differences(_shapes(checkpoint.state), _shapes(state))
     if differences:
         raise ModelError(
             f"{checkpoint.path}: not a {arch} of torchvision: {shortened(differences)}; "
             "name the network it was saved from with --arch"
         )
-    # Strict but for the counters that older checkpoints lack: the shapes were compared just now.
-    network.load_state_dict(checkpoint.state, strict=False)
+    state.update(checkpoint.state)
+    network.load_state_dict(state)
 
 
 def _shapes(state: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:

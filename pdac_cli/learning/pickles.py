@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import pickletools
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 # What a plain state dict is made of; anything else is a reason for torch's safe loader to refuse.
@@ -20,7 +22,7 @@ _MAX_PICKLE_BYTES = 1 << 28  # tensors lie outside the pickle, so a real one is 
 
 def foreign_globals(path: Path) -> list[str]:
     """Names of the objects, beyond those of plain tensors, that unpickling the file would import."""
-    names = {name for stream in _streams(path) for name in _globals(stream)}
+    names = {name for data in _streams(path) for name in _globals(data)}
     return sorted(name for name in names if name not in _PLAIN and not _is_storage(name))
 
 
@@ -40,35 +42,35 @@ def _streams(path: Path) -> list[bytes]:
 
 
 def _globals(data: bytes) -> set[str]:
-    """What the opcodes of one pickle name; they are read as text and never executed.
-
-    Protocol 4 takes a global's two names from the stack, often by way of the memo, so strings are followed there.
-    """
+    """What the opcodes of a file's pickles name; they are read as text and never executed."""
     found: set[str] = set()
+    stream = io.BytesIO(data)
+    try:
+        while stream.tell() < len(data):  # the form before archives is several pickles in a row, then tensors
+            for name in _globals_of_one(stream):
+                found.add(name)
+    except (ValueError, EOFError, OverflowError):  # no pickle, or cut off: what was named before still counts
+        pass
+    return found
+
+
+def _globals_of_one(stream: io.BytesIO) -> Iterator[str]:
+    """Protocol 4 takes a global's two names from the stack, often by way of the memo, so strings are followed there."""
     strings: list[str] = []  # strings pushed, newest last
     memo: dict[int, str] = {}
     last: str | None = None  # the string on top of the stack, if one is
-    try:
-        for code, value, _ in pickletools.genops(data):
-            if code.name in ("GLOBAL", "INST"):
-                found.add(str(value).replace(" ", "."))
-                last = None
-            elif code.name == "STACK_GLOBAL":
-                found.add(".".join(strings[-2:]))
-                last = None
-            elif "UNICODE" in code.name or code.name in ("STRING", "BINSTRING", "SHORT_BINSTRING"):
-                last = str(value)
-                strings.append(last)
-            elif code.name == "MEMOIZE" or code.name.endswith("PUT"):
-                if last is not None:
-                    memo[len(memo) if value is None else int(value)] = last
-                elif value is None:
-                    memo[len(memo)] = ""
-            elif code.name.endswith("GET"):
-                last = memo.get(int(value or 0))
-                strings.append(last or "?")
-            elif code.name != "PROTO":
-                last = None
-    except ValueError:  # no pickle, or cut off: what was named before still counts
-        pass
-    return found
+    for code, value, _ in pickletools.genops(stream):
+        if code.name in ("GLOBAL", "INST"):
+            yield str(value).replace(" ", ".")
+        elif code.name == "STACK_GLOBAL":
+            yield ".".join(strings[-2:])
+        if code.name == "MEMOIZE" or code.name.endswith("PUT"):
+            memo[len(memo) if value is None else int(value)] = last or "?"
+            continue
+        last = None
+        if code.name.endswith("GET"):
+            last = memo.get(int(value or 0), "?")
+        elif "UNICODE" in code.name or "STRING" in code.name:
+            last = str(value)
+        if last is not None:
+            strings.append(last)
