@@ -189,7 +189,7 @@ def _warn_of_effective_size(answer: Answer, classes: Classes, options: SelectOpt
         console.warn(
             f"the effective sample size is below the budget in {len(thin)} of {len(classes.labels)} classes "
             f"(class {classes.labels[worst]}: {answer.effective_size[worst]:.1f} for {kept[worst]} rows); "
-            "few rows dominate the draw; try --temperature 0.25, a smaller --dim or --components, or --ridge 0.01"
+            "few rows dominate the draw; try --ridge 0.1, a smaller --dim or --components, or --temperature 0.25"
         )
     joint = options.allocation is Allocation.JOINT
     if joint and answer.effective_total is not None and answer.effective_total < kept.sum() < classes.counts.sum():
