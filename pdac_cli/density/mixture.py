@@ -8,16 +8,21 @@ classes and K = 1 + d + d(d+1)/2.  A padding row has φ = 0 and so adds nothing 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from pdac_cli.density.blocks import ROWS, SEGMENT, Array, block_count
+from pdac_cli.density.device import NUMPY, Device
 from pdac_cli.errors import DataError
+
+Allocate = Callable[[tuple[int, ...]], Array]  # zeros of this shape, wherever there is room
 
 _LOG_2PI = float(np.log(2 * np.pi))
 _NEVER = -1e300  # log-weight of a component that is not used: finite, so that 0 · it is 0
+_KEPT_BATCHES = 32  # of 1 MB: above this, φ is made anew in every step
 _TINY = 10 * np.finfo(np.float64).eps  # keeps a component without responsibility finite, as in scikit-learn
 
 
@@ -30,58 +35,47 @@ class Mixtures:
     sigma: Array  # (C, L, d, d), identity in unused components and dimensions
     dims: Array  # (C,) d_y
 
-    def take(self, classes: Array) -> Mixtures:
-        """Return the mixtures of some of the classes."""
-        return Mixtures(self.alpha[classes], self.mu[classes], self.sigma[classes], self.dims[classes])
-
 
 @dataclass(frozen=True)
 class Blocks:
-    """The quadratic features of the projected rows of C classes, block by block, class after class."""
+    """The projected rows of C classes, block by block, class after class."""
 
-    xi: Array  # (B, d, R)
+    xi: Array  # (B, d, R), 0 beyond d_y and beyond the class's rows
     starts: Array  # (C + 1,) the first block of each class
     counts: Array  # (C,) rows of each class
 
-    def segments(self, classes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    def segments(self, classes: Sequence[int] | Array) -> Iterator[tuple[int, int, int]]:
         """Yield (class, first block, last block + 1) of each segment of these classes."""
-        for c in classes:
-            for start in range(self.starts[c], self.starts[c + 1], SEGMENT):
-                yield c, start, min(start + SEGMENT, int(self.starts[c + 1]))
+        for c in map(int, classes):
+            for first in range(self.starts[c], self.starts[c + 1], SEGMENT):
+                yield c, first, min(first + SEGMENT, int(self.starts[c + 1]))
 
-    def valid(self, start: int, stop: int, c: int) -> Array:
-        """Return which rows of these blocks of class c are rows, not padding: (stop − start, R)."""
-        first = (start - self.starts[c]) * ROWS
-        rows: Array = np.arange(first, first + (stop - start) * ROWS).reshape(-1, ROWS)
-        valid: Array = rows < self.counts[c]
-        return valid
+    def valid(self, c: int, first: int, last: int) -> Array:
+        """Return 1 for the rows of these blocks of class c, 0 for padding: (last − first, R)."""
+        at = (first - self.starts[c]) * ROWS
+        valid: Array = np.arange(at, at + (last - first) * ROWS).reshape(-1, ROWS) < self.counts[c]
+        return valid.astype(np.float64)
 
 
-def to_blocks(projected: Sequence[Array], dim: int) -> Blocks:
-    """Lay the projected rows of each class, (n_y, d_y), into blocks, zero beyond d_y."""
-    counts = np.array([len(xi) for xi in projected])
+def empty_blocks(counts: Sequence[int], dim: int, allocate: Allocate = np.zeros) -> Blocks:
+    """Return blocks for classes of these sizes, to be filled by `fill`."""
     starts = np.concatenate([[0], np.cumsum([block_count(n) for n in counts])])
-    out = np.zeros((int(starts[-1]), dim, ROWS))
-    for c, xi in enumerate(projected):
-        flat = np.zeros(((starts[c + 1] - starts[c]) * ROWS, xi.shape[1]))
-        flat[: len(xi)] = xi
-        out[starts[c] : starts[c + 1], : xi.shape[1]] = flat.reshape(len(flat) // ROWS, ROWS, xi.shape[1]).swapaxes(
-            1, 2
-        )
-    return Blocks(out, starts, counts)
+    return Blocks(allocate((int(starts[-1]), dim, ROWS)), starts, np.array(counts))
 
 
-def quadratic(xi: Array, valid: Array) -> Array:
+def fill(blocks: Blocks, c: int, at: int, xi: Array) -> None:
+    """Lay projected rows of class c, from its row `at` (the first of a block) on, into their blocks: xi (n, d_y)."""
+    count, dim = block_count(len(xi)), xi.shape[1]
+    rows = np.zeros((count * ROWS, dim))
+    rows[: len(xi)] = xi
+    first = blocks.starts[c] + at // ROWS
+    blocks.xi[first : first + count, :dim] = rows.reshape(count, ROWS, dim).swapaxes(1, 2)
+
+
+def quadratic(xi: Any, valid: Any, xp: Any = np) -> Any:
     """Return φ of each row, 0 for padding: xi (B, d, R), valid (B, R) -> (B, K, R)."""
-    blocks, dim, rows = xi.shape
-    phi = np.empty((blocks, 1 + dim + dim * (dim + 1) // 2, rows))
-    phi[:, 0] = valid
-    phi[:, 1 : 1 + dim] = xi
-    at = 1 + dim
-    for i in range(dim):
-        np.multiply(xi[:, i : i + 1], xi[:, i:], out=phi[:, at : at + dim - i])
-        at += dim - i
-    return phi
+    products = [xi[:, i : i + 1] * xi[:, i:] for i in range(xi.shape[1])]
+    return xp.concatenate([valid[:, None], xi, *products], 1)
 
 
 def coefficients(mixtures: Mixtures) -> Array:
@@ -95,7 +89,7 @@ def coefficients(mixtures: Mixtures) -> Array:
     square = (linear * mixtures.mu).sum(-1)
     with np.errstate(divide="ignore"):
         log_alpha = np.log(mixtures.alpha)
-    theta = np.zeros((classes, -(-comps // 4) * 4, 1 + dim + dim * (dim + 1) // 2))
+    theta = np.zeros((classes, *theta_shape(mixtures)))
     theta[:, :, 0] = _NEVER
     constant = log_alpha - 0.5 * (mixtures.dims[:, None] * _LOG_2PI + log_det + square)
     theta[:, :comps, 0] = np.where(mixtures.alpha > 0, constant, _NEVER)
@@ -104,6 +98,12 @@ def coefficients(mixtures: Mixtures) -> Array:
     halve = np.where(upper[0] == upper[1], -0.5, -1.0)
     theta[:, :comps, 1 + dim :] = precision[..., upper[0], upper[1]] * halve
     return theta
+
+
+def theta_shape(mixtures: Mixtures) -> tuple[int, int]:
+    """Return (L', K)."""
+    _, comps, dim = mixtures.mu.shape
+    return -(-comps // 4) * 4, 1 + dim + dim * (dim + 1) // 2
 
 
 def cholesky(sigma: Array) -> Array:
@@ -118,15 +118,15 @@ def cholesky(sigma: Array) -> Array:
         ) from None
 
 
-def e_step(theta: Array, phi: Array) -> tuple[Array, Array]:
+def e_step(theta: Any, phi: Any, xp: Any = np) -> tuple[Any, Any]:
     """Return responsibilities (6) and log p(ξ|y) (5): theta (B, L, K), phi (B, K, R) -> r (B, L, R), log_p (B, R)."""
     log_r = theta @ phi
-    largest = log_r.max(axis=1)
+    largest = xp.amax(log_r, 1)
     log_r -= largest[:, None]
-    r = np.exp(log_r, out=log_r)
-    total = r.sum(axis=1)
+    r = xp.exp(log_r)
+    total = xp.sum(r, 1)
     r /= total[:, None]
-    return r, np.log(total, out=total) + largest
+    return r, xp.log(total) + largest
 
 
 def m_step(sums: Array, comps: int, dims: Array, counts: Array, ridge: Array) -> Mixtures:
@@ -157,27 +157,28 @@ def start(blocks: Blocks, dims: Array, variance: Array, chosen: Sequence[Array],
 
 
 def expectation_maximisation(
-    blocks: Blocks, mixtures: Mixtures, ridge: Array, iterations: int, tol: float | None
+    blocks: Blocks, mixtures: Mixtures, ridge: Array, iterations: int, tol: float | None, device: Device = NUMPY
 ) -> tuple[Mixtures, Array]:
     """Run EM and return the mixtures and the mean log-likelihood before each step and after the last.
 
     The likelihoods are (C, iterations + 1), NaN after a class that stopped because it gained less than `tol`.
     """
-    classes = len(blocks.counts)
-    comps = mixtures.alpha.shape[1]
+    classes, comps = mixtures.alpha.shape
     alpha, mu, sigma = mixtures.alpha.copy(), mixtures.mu.copy(), mixtures.sigma.copy()
     history = np.full((classes, iterations + 1), np.nan)
-    batches = _batches(blocks, range(classes))
     active = np.arange(classes)
+    batches = _batches(blocks, active, device)
     for step in range(iterations + 1):
         current = Mixtures(alpha[active], mu[active], sigma[active], mixtures.dims[active])
-        sums, log_likelihood = _sweep(batches, coefficients(current), active, classes)
+        theta = np.zeros((classes, *theta_shape(mixtures)))
+        theta[active] = coefficients(current)
+        sums, log_likelihood = _sweep(batches, theta, device)
         history[active, step] = log_likelihood[active] / blocks.counts[active]
         if tol is not None and step:
             going = history[active, step] - history[active, step - 1] >= tol
             if not going.all():
                 active = active[going]
-                batches = _batches(blocks, active)
+                batches = _batches(blocks, active, device)
         if step == iterations or not len(active):
             break
         new = m_step(sums[active], comps, mixtures.dims[active], blocks.counts[active], ridge[active])
@@ -191,49 +192,49 @@ def expectation_maximisation(
 class _Batch:
     """A few whole segments that are worked on in one call."""
 
-    phi: Array  # (b, K, R)
-    valid: Array  # (b, R)
-    owner: Array  # (b,) class of each block
-    first: Array  # (s,) first block of each segment
-    classes: Array  # (s,) class of each segment
+    blocks: Blocks
+    segments: Sequence[tuple[int, int, int]]
+    kept: Any | None  # phi (b, K, R) on the device, where there is room to keep it
+
+    @property
+    def valid(self) -> Array:
+        """Which rows are rows: (b, R)."""
+        return np.concatenate([self.blocks.valid(*segment) for segment in self.segments])
+
+    def phi(self, device: Device) -> Any:
+        """Return the quadratic features on the device: (b, K, R)."""
+        if self.kept is not None:
+            return self.kept
+        xi = np.concatenate([self.blocks.xi[first:last] for _, first, last in self.segments])
+        return quadratic(device.move(xi), device.move(self.valid), device.xp)
 
 
-def _batches(blocks: Blocks, classes: Sequence[int] | Array) -> list[_Batch]:
+def _batches(blocks: Blocks, classes: Sequence[int] | Array, device: Device) -> list[_Batch]:
     """Gather the classes' segments into batches of about one segment's size."""
-    batches: list[_Batch] = []
-    pending: list[tuple[int, int, int]] = []
-    size = 0
-    for segment in blocks.segments([int(c) for c in classes]):
-        length = segment[2] - segment[1]
-        if pending and size + length > SEGMENT:
-            batches.append(_batch(blocks, pending))
-            pending, size = [], 0
-        pending.append(segment)
-        size += length
-    if pending:
-        batches.append(_batch(blocks, pending))
-    return batches
+    gathered: list[list[tuple[int, int, int]]] = [[]]
+    for segment in blocks.segments(classes):
+        size = sum(last - first for _, first, last in [*gathered[-1], segment])
+        if gathered[-1] and size > SEGMENT:
+            gathered.append([])
+        gathered[-1].append(segment)
+    batches = [_Batch(blocks, segments, None) for segments in gathered if segments]
+    if len(batches) > _KEPT_BATCHES:
+        return batches
+    return [replace(batch, kept=batch.phi(device)) for batch in batches]
 
 
-def _batch(blocks: Blocks, pending: Sequence[tuple[int, int, int]]) -> _Batch:
-    lengths = [stop - start for _, start, stop in pending]
-    valid = np.concatenate([blocks.valid(start, stop, c) for c, start, stop in pending])
-    xi = np.concatenate([blocks.xi[start:stop] for _, start, stop in pending])
-    owners = np.array([c for c, _, _ in pending])
-    return _Batch(quadratic(xi, valid), valid, np.repeat(owners, lengths), np.cumsum([0, *lengths[:-1]]), owners)
-
-
-def _sweep(batches: Sequence[_Batch], theta: Array, active: Array, classes: int) -> tuple[Array, Array]:
-    """Return the sums r·φᵀ (C, L', K) and the log-likelihoods (C,) of all batches, added up segment by segment."""
-    sums = np.zeros((classes, *theta.shape[1:]))
-    log_likelihood = np.zeros(classes)
-    position = np.zeros(classes, np.int64)
-    position[active] = np.arange(len(active))
+def _sweep(batches: Sequence[_Batch], theta: Array, device: Device) -> tuple[Array, Array]:
+    """Return the sums r·φᵀ (C, L', K) and the log-likelihoods (C,), added up block by block, segment by segment."""
+    sums, log_likelihood = np.zeros_like(theta), np.zeros(len(theta))
     for batch in batches:
-        r, log_p = e_step(theta[position[batch.owner]], batch.phi)
-        part = np.add.reduceat(r @ batch.phi.swapaxes(1, 2), batch.first, axis=0)
-        gain = np.add.reduceat(np.where(batch.valid, log_p, 0.0).sum(axis=1), batch.first)
-        for k, c in enumerate(batch.classes):
-            sums[c] += part[k]
-            log_likelihood[c] += gain[k]
+        phi = batch.phi(device)
+        owner = np.repeat([c for c, _, _ in batch.segments], [last - first for _, first, last in batch.segments])
+        r, log_p = e_step(device.move(theta[owner]), phi, device.xp)
+        part = device.host(r @ phi.swapaxes(1, 2))
+        gain = (device.host(log_p) * batch.valid).sum(axis=1)
+        at = 0
+        for c, first, last in batch.segments:
+            sums[c] += part[at : at + last - first].sum(axis=0)
+            log_likelihood[c] += gain[at : at + last - first].sum()
+            at += last - first
     return sums, log_likelihood

@@ -8,17 +8,20 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from pdac_cli.density.blocks import Array, ClassRows, segments
+from pdac_cli.density.device import NUMPY, Device
 from pdac_cli.density.mixture import (
+    Allocate,
     Mixtures,
     cholesky,
     coefficients,
     e_step,
+    empty_blocks,
     expectation_maximisation,
+    fill,
     quadratic,
     start,
-    to_blocks,
 )
-from pdac_cli.density.projection import Projection, fit_projection, project
+from pdac_cli.density.projection import fit_projection, project
 from pdac_cli.options import DensityOptions
 from pdac_cli.rng import Purpose, row_uniforms
 
@@ -57,11 +60,19 @@ class Model:
         return np.average(history, axis=0, weights=self.counts)
 
 
-def fit_classes(classes: Sequence[ClassRows], options: DensityOptions, seed: int) -> Model:
+def fit_classes(
+    classes: Sequence[ClassRows],
+    options: DensityOptions,
+    seed: int,
+    device: Device = NUMPY,
+    allocate: Allocate = np.zeros,
+) -> Model:
     """Fit the classes, in the order given; a class's answer depends on its own rows alone."""
-    projections = [fit_projection(rows, options.dim, options.solver) for rows in classes]
-    projected = [_project_class(rows, p) for rows, p in zip(classes, projections, strict=True)]
-    blocks = to_blocks(projected, options.dim)
+    projections = [fit_projection(rows, options.dim, options.solver, device) for rows in classes]
+    blocks = empty_blocks([rows.count for rows in classes], options.dim, allocate)
+    for c, (rows, p) in enumerate(zip(classes, projections, strict=True)):
+        for first, last in segments(rows.count):
+            fill(blocks, c, first, project(rows.read(first, last), p.mean, p.W, p.unit))
     dims = np.array([p.W.shape[1] for p in projections])
     unit = np.array([p.unit for p in projections])
     # The mixtures are fitted in the class's own unit, where every number is of order one.
@@ -73,6 +84,7 @@ def fit_classes(classes: Sequence[ClassRows], options: DensityOptions, seed: int
         options.ridge * variance,
         options.iterations,
         options.tol,
+        device,
     )
     W = np.zeros((len(classes), classes[0].dim, options.dim), projections[0].W.dtype)
     for c, p in enumerate(projections):
@@ -133,21 +145,12 @@ class Scorer:
         model, out = self.model, np.empty(len(h))
         for first, last in segments(len(h)):
             xi = project(h[first:last], model.mean[c], model.W[c], float(model.unit[c]))
-            blocks = to_blocks([xi], model.W.shape[2])
-            valid = blocks.valid(0, len(blocks.xi), 0)
-            _, log_p = e_step(self.theta[c][None], quadratic(blocks.xi, valid))
+            blocks = empty_blocks([last - first], model.W.shape[2])
+            fill(blocks, 0, 0, xi)
+            _, log_p = e_step(self.theta[c][None], quadratic(blocks.xi, blocks.valid(0, 0, len(blocks.xi))))
             out[first:last] = log_p.ravel()[: last - first]
         out -= model.dims[c] * np.log(model.unit[c])
         return out
-
-
-def _project_class(rows: ClassRows, projection: Projection) -> Array:
-    """Return the class's projected rows in its unit: (n_y, d_y)."""
-    parts = [
-        project(rows.read(first, last), projection.mean, projection.W, projection.unit)
-        for first, last in segments(rows.count)
-    ]
-    return np.concatenate(parts).astype(np.float64)
 
 
 def _scale(dims: Array, unit: Array, dim: int) -> Array:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.sparse.linalg import ArpackError, eigsh
 
 from pdac_cli.density.blocks import ROWS, SEGMENT_ROWS, Array, ClassRows, pad, segments, work_dtype
+from pdac_cli.density.device import NUMPY, Device
 from pdac_cli.options import Solver
 
 _DENSE = 96  # below this size LAPACK's full decomposition is as fast as Lanczos
@@ -32,14 +34,14 @@ def project(h: Array, mean: Array, W: Array, unit: float) -> Array:
     return (blocks @ W).reshape(len(blocks) * ROWS, W.shape[1])[: len(h)]
 
 
-def fit_projection(rows: ClassRows, dim: int, solver: Solver) -> Projection:
+def fit_projection(rows: ClassRows, dim: int, solver: Solver, device: Device = NUMPY) -> Projection:
     """Return the class's mean and top `dim` directions, Eqs. (1)–(3), fewer where its rank is lower."""
     dtype = np.dtype(np.float64) if solver is Solver.EXACT else work_dtype(rows.dtype)
     parts = _Parts(rows, dtype)
     unit, mean = _unit_and_mean(parts, rows.count, rows.dim)
     if unit == 0.0:
         return Projection(mean, np.zeros((rows.dim, 0), dtype), np.zeros(0), 1.0)
-    variance, W = _top_directions(parts, mean, unit, rows.count, dim, solver)
+    variance, W = _top_directions(parts, mean, unit, rows.count, dim, solver, device)
     keep = variance > variance[:1] * (4 * np.sqrt(rows.dim) * np.finfo(dtype).eps)  # above rounding noise
     return Projection(mean, fix_signs(W[:, keep]), variance[keep].astype(np.float64), unit)
 
@@ -115,19 +117,27 @@ def _centre(h: Array, mean: Array, unit: float) -> Array:
 
 
 def _top_directions(
-    parts: _Parts, mean: Array, unit: float, count: int, dim: int, solver: Solver
+    parts: _Parts, mean: Array, unit: float, count: int, dim: int, solver: Solver, device: Device
 ) -> tuple[Array, Array]:
     """Return the largest eigenvalues of the covariance (2), in units of unit², and their eigenvectors (3)."""
     features = len(mean)
     if count < features:  # the n × n Gram matrix has the same non-zero eigenvalues and is smaller
-        centred = np.concatenate([_centre(part, mean, unit) for part in parts])
-        values, U = top_eigenvectors(centred @ centred.T / count, min(dim, count), solver)
-        W = centred.T @ U
+        centred = device.move(np.concatenate([_centre(part, mean, unit) for part in parts]))
+        values, U = _eigenvectors(centred @ centred.T / count, min(dim, count), solver, device)
+        W = device.host(centred.T @ device.move(U))
         norms = np.linalg.norm(W, axis=0)
         return values, W / np.where(norms > 0, norms, 1)
-    covariance = np.zeros((features, features), parts.dtype)
+    covariance = device.move(np.zeros((features, features), parts.dtype))
     for part in parts:
-        centred = _centre(part, mean, unit)
+        centred = device.move(_centre(part, mean, unit))
         covariance += centred.T @ centred
     covariance /= count
-    return top_eigenvectors(covariance, min(dim, features), solver)
+    return _eigenvectors(covariance, min(dim, features), solver, device)
+
+
+def _eigenvectors(A: Any, count: int, solver: Solver, device: Device) -> tuple[Array, Array]:
+    """Return the top eigenvectors of a matrix on the device; other devices than NumPy's decompose it in full."""
+    if device.is_numpy:
+        return top_eigenvectors(A, count, solver)
+    values, vectors = map(device.host, device.xp.linalg.eigh(A))
+    return values[::-1][:count], np.ascontiguousarray(vectors[:, ::-1][:, :count])

@@ -6,7 +6,7 @@ from scipy.stats import multivariate_normal
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
-from pdac_cli.density.mixture import cholesky, expectation_maximisation, start, to_blocks
+from pdac_cli.density.mixture import cholesky, empty_blocks, expectation_maximisation, fill, start
 from pdac_cli.errors import DataError
 from tests.oracles import clustered, log_mixture
 
@@ -14,7 +14,9 @@ from tests.oracles import clustered, log_mixture
 def fit(classes, comps, iterations, ridge=1e-6, tol=None, dim=None):
     """EM of several classes from their first rows as means."""
     dims = np.array([xi.shape[1] for xi in classes])
-    blocks = to_blocks(classes, dim or dims.max())
+    blocks = empty_blocks([len(xi) for xi in classes], dim or dims.max())
+    for c, xi in enumerate(classes):
+        fill(blocks, c, 0, xi)
     variance = np.array([xi.var(axis=0).mean() or 1.0 for xi in classes])
     chosen = [np.arange(min(comps, len(xi))) for xi in classes]
     first = start(blocks, dims, variance, chosen, comps)
