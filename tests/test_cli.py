@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from pdac_cli import __version__, cli
+from pdac_cli.cli.shared import parse_bytes
 from tests.conftest import SAMPLE
 
 COMMANDS = [command.name or command.callback.__name__.replace("_", "-") for command in cli.app.registered_commands]
@@ -91,10 +92,10 @@ def test_usage_errors_are_one_line_and_exit_2(pdac, arguments, words, tmp_path, 
 
 
 def test_sizes_are_understood():
-    assert cli._bytes("512M") == 512 << 20
-    assert cli._bytes("1.5g") == 3 << 29
-    assert cli._bytes("2GiB") == 2 << 30
-    assert cli._bytes("33554432") == 1 << 25
+    assert parse_bytes("512M") == 512 << 20
+    assert parse_bytes("1.5g") == 3 << 29
+    assert parse_bytes("2GiB") == 2 << 30
+    assert parse_bytes("33554432") == 1 << 25
 
 
 def test_a_reader_that_stops_early_is_no_error():

@@ -10,14 +10,17 @@ import numpy as np
 
 from pdac_cli.commands.input import open_input
 from pdac_cli.console import Console, facts, size_text
+from pdac_cli.density.device import NUMPY, Device
 from pdac_cli.density.model import Model
 from pdac_cli.engine import local
+from pdac_cli.engine.estimate import WORTH_ESTIMATING, fit_seconds
 from pdac_cli.engine.grouping import GroupedRows, grouped
 from pdac_cli.engine.source import Classes, Plan, Source, count_classes, make_plan
 from pdac_cli.errors import UsageError
 from pdac_cli.files.atomic import check_output
+from pdac_cli.files.features import FeatureSet
 from pdac_cli.files.model import StoredModel, write_model
-from pdac_cli.options import DensityOptions, FitOptions
+from pdac_cli.options import DensityOptions, FitOptions, RunOptions
 
 
 @dataclass(frozen=True)
@@ -51,9 +54,11 @@ def run(options: FitOptions) -> FitSummary:
         check_output(options.output, source.paths, options.run.force)
         plan = make_plan(source, options.input, options.run)
         check_dim(options.density, source)
+        device = device_of(options.run)
         classes = count_classes(source, plan, options.input)
+        announce_plan(source, classes, options.density, plan, device, console)
         with grouped_rows(source, classes, plan, console) as stored:
-            model = fit_model(stored, options.density, options.seed, plan, console)
+            model = fit_model(stored, options.density, options.seed, plan, device, console)
         source.check_unchanged()
         made = StoredModel(model, source.fingerprint, source.label_names, asdict(options.density), options.seed)
     for step, value in enumerate(model.step_log_likelihood()):
@@ -71,12 +76,43 @@ def run(options: FitOptions) -> FitSummary:
     )
 
 
-def fit_model(stored: Sequence[GroupedRows], options: DensityOptions, seed: int, plan: Plan, console: Console) -> Model:
+def fit_model(
+    stored: Sequence[GroupedRows],
+    options: DensityOptions,
+    seed: int,
+    plan: Plan,
+    device: Device,
+    console: Console,
+) -> Model:
     """Fit and warn of what was clipped."""
     with console.progress("fitting", sum(rows.count for rows in stored)) as tick:
-        model = local.fit(stored, options, seed, plan.jobs, tick)
+        model = local.fit(stored, options, seed, plan, tick, device)
     _warn_of_small_classes(model, options, console)
     return model
+
+
+def device_of(run: RunOptions) -> Device:
+    """Return where the products of the fit are taken; torch is loaded only if it is asked for."""
+    if run.device is None:
+        return NUMPY
+    from pdac_cli.learning.arrays import density_device
+
+    return density_device(run.device)
+
+
+def announce_plan(
+    source: FeatureSet, classes: Classes, options: DensityOptions, plan: Plan, device: Device, console: Console
+) -> None:
+    """Before long work, say what will be done and about how long it takes."""
+    if console.quiet or source.n * source.dim < WORTH_ESTIMATING:
+        return
+    seconds = fit_seconds(source, classes, options, plan, device)
+    size = source.n * source.dim * source.dtype.itemsize
+    console.note(
+        f"plan: {source.n:,} rows x {source.dim:,} ({source.dtype}), {len(classes.labels):,} classes, one pass; "
+        f"rows grouped by class in {'memory' if plan.in_memory else 'a scratch file'} ({size_text(size)}); "
+        f"{plan.jobs} threads, memory bound {size_text(plan.memory)}; about {seconds:.0f} s"
+    )
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from pdac_cli.commands.buffer import Room, join, make_room
-from pdac_cli.commands.fit import check_dim, fit_model, grouped_rows
+from pdac_cli.commands.fit import announce_plan, check_dim, device_of, fit_model, grouped_rows
 from pdac_cli.commands.input import open_input
 from pdac_cli.console import Console, table
 from pdac_cli.density.model import Model
@@ -117,10 +117,13 @@ def _offers(
         for chunk in source.chunks(plan.chunk_rows):
             yield Offer(chunk.ids, classes.codes(chunk.y), None)
         return
+    device = device_of(options.run)
+    if given is None:
+        announce_plan(source, classes, options.density, plan, device, console)
     with grouped_rows(source, classes, plan, console) as stored:
-        model = given or fit_model(stored, options.density, options.seed, plan, console)
+        model = given or fit_model(stored, options.density, options.seed, plan, device, console)
         with console.progress("scoring", int(classes.counts.sum())) as tick:
-            for scored in local.score(stored, model, plan.jobs, tick):
+            for scored in local.score(stored, model, plan, tick):
                 yield Offer(scored.ids, scored.codes, scored.log_p)
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,8 +10,8 @@ from typing import IO, Any, Protocol
 import numpy as np
 
 from pdac_cli.density.blocks import Array, ClassRows
+from pdac_cli.engine.scratch import read_at, scratch_file, write_at
 from pdac_cli.engine.source import Classes, Plan, Source, Tick, ignore
-from pdac_cli.errors import StorageError
 
 
 class GroupedRows(ClassRows, Protocol):
@@ -64,20 +61,20 @@ class ScratchRows:
     count: int
     dim: int
     dtype: np.dtype[Any]
-    file: int  # descriptor
+    file: IO[bytes]
     offset: int  # of the class's first row, in bytes
     ids_offset: int  # of its first id
 
     def read(self, start: int, stop: int) -> Array:
         """Return rows start to stop."""
         out = np.empty((stop - start, self.dim), self.dtype)
-        _read_at(self.file, out, self.offset + start * self.dim * self.dtype.itemsize)
+        read_at(self.file, _bytes_of(out), self.offset + start * self.dim * self.dtype.itemsize)
         return out
 
     def ids(self, start: int, stop: int) -> Array:
         """Return the global ids of rows start to stop."""
         out = np.empty(stop - start, np.int64)
-        _read_at(self.file, out, self.ids_offset + start * out.itemsize)
+        read_at(self.file, _bytes_of(out), self.ids_offset + start * out.itemsize)
         return out
 
 
@@ -97,10 +94,10 @@ def grouped(source: Source, classes: Classes, plan: Plan, tick: Tick = ignore) -
         ]
         return
     row_bytes = source.dim * source.dtype.itemsize
-    with _scratch(total * (row_bytes + 8)) as file:
+    with scratch_file(total * (row_bytes + 8)) as file:
         for places, h, row_ids in _placed(source, classes, plan, starts):
-            _write_runs(file.fileno(), places, h, 0)
-            _write_runs(file.fileno(), places, row_ids, total * row_bytes)
+            _write_runs(file, places, h, 0)
+            _write_runs(file, places, row_ids, total * row_bytes)
             tick(len(places))
         yield [
             ScratchRows(
@@ -108,7 +105,7 @@ def grouped(source: Source, classes: Classes, plan: Plan, tick: Tick = ignore) -
                 int(end - start),
                 source.dim,
                 source.dtype,
-                file.fileno(),
+                file,
                 int(start) * row_bytes,
                 total * row_bytes + int(start) * 8,
             )
@@ -129,36 +126,13 @@ def _placed(source: Source, classes: Classes, plan: Plan, starts: Array) -> Iter
         yield places, chunk.h[order], chunk.ids[order]
 
 
-def _write_runs(file: int, places: Array, rows: Array, offset: int) -> None:
+def _write_runs(file: IO[bytes], places: Array, rows: Array, offset: int) -> None:
     """Write rows to their places after `offset`, one call for each run of neighbours."""
     row_bytes = rows[:1].nbytes
     cuts = np.flatnonzero(np.diff(places) != 1) + 1
     for first, last in zip([0, *cuts], [*cuts, len(places)], strict=True):
-        view, at = rows[first:last].reshape(-1).view(np.uint8).data, offset + int(places[first]) * row_bytes
-        while view:
-            done = os.pwrite(file, view, at)
-            view, at = view[done:], at + done
+        write_at(file, _bytes_of(rows[first:last]), offset + int(places[first]) * row_bytes)
 
 
-def _read_at(file: int, out: Array, at: int) -> None:
-    view = out.reshape(-1).view(np.uint8).data
-    while view:
-        done = os.preadv(file, [view], at)
-        view, at = view[done:], at + done
-
-
-@contextmanager
-def _scratch(size: int) -> Iterator[IO[bytes]]:
-    """Open a file that has no name, so that nothing is left of it however the process ends."""
-    folder = tempfile.gettempdir()
-    free = shutil.disk_usage(folder).free
-    if size > free:
-        raise StorageError(
-            f"the scratch file needs {size:,} bytes and {folder} has {free:,} free; "
-            "set TMPDIR to a larger disk or raise --memory"
-        )
-    try:
-        with tempfile.TemporaryFile(prefix="pdac-") as file:
-            yield file
-    except OSError as error:
-        raise StorageError(f"the scratch file in {folder}: {error.strerror}; set TMPDIR or raise --memory") from error
+def _bytes_of(array: Array) -> memoryview:
+    return array.reshape(-1).view(np.uint8).data

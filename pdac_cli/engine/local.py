@@ -9,10 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from pdac_cli.density.blocks import SEGMENT_ROWS, Array
+from pdac_cli.density.device import NUMPY, Device
 from pdac_cli.density.model import Model, Scorer, fit_classes, merge_models
 from pdac_cli.engine.grouping import GroupedRows
 from pdac_cli.engine.resources import one_blas_thread
-from pdac_cli.engine.source import Tick, ignore
+from pdac_cli.engine.scratch import allocator
+from pdac_cli.engine.source import Plan, Tick, ignore
 from pdac_cli.options import DensityOptions
 
 _GROUP_ROWS = 4 * SEGMENT_ROWS  # classes are worked on together up to this many rows: enough to hide Python's part
@@ -27,21 +29,29 @@ class Scored:
     log_p: Array  # (m,) log p̂(z), Eq. (9)
 
 
-def fit(stored: Sequence[GroupedRows], options: DensityOptions, seed: int, jobs: int, tick: Tick = ignore) -> Model:
+def fit(
+    stored: Sequence[GroupedRows],
+    options: DensityOptions,
+    seed: int,
+    plan: Plan,
+    tick: Tick = ignore,
+    device: Device = NUMPY,
+) -> Model:
     """Fit the projected Gaussian mixture of every class, Eqs. (1)–(8)."""
 
     def work(group: Sequence[GroupedRows]) -> Model:
-        model = fit_classes(group, options, seed)
+        model = fit_classes(group, options, seed, device, allocate)
         tick(sum(rows.count for rows in group))
         return model
 
-    with one_blas_thread(), ThreadPoolExecutor(jobs) as pool:
+    allocate = allocator(plan.memory // 8 // plan.jobs)
+    with one_blas_thread(), ThreadPoolExecutor(plan.jobs) as pool:
         # The largest groups go first, so that none is left over for one thread at the end.
         groups = sorted(_groups(stored), key=lambda group: -sum(rows.count for rows in group))
         return merge_models(list(pool.map(work, groups)))
 
 
-def score(stored: Sequence[GroupedRows], model: Model, jobs: int, tick: Tick = ignore) -> Iterator[Scored]:
+def score(stored: Sequence[GroupedRows], model: Model, plan: Plan, tick: Tick = ignore) -> Iterator[Scored]:
     """Yield log p̂(z) of every row, Eq. (9), class by class; codes are positions in `stored`."""
     scorer, log_prior = Scorer.of(model), model.log_prior
     place = np.searchsorted(model.labels, [rows.label for rows in stored])  # of each class in the model
@@ -58,7 +68,7 @@ def score(stored: Sequence[GroupedRows], model: Model, jobs: int, tick: Tick = i
         for code, rows in enumerate(stored)
         for start in range(0, rows.count, _GROUP_ROWS)
     ]
-    with one_blas_thread(), ThreadPoolExecutor(jobs) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(plan.jobs) as pool:
         # A few pieces at a time: results wait in memory until they are taken.
         for at in range(0, len(pieces), 64):
             yield from pool.map(work, pieces[at : at + 64])

@@ -80,11 +80,6 @@ class Plan:
     jobs: int
     in_memory: bool  # the rows, grouped by class, are kept in memory; otherwise in a scratch file
 
-    @property
-    def store_bytes(self) -> int:
-        """What the grouped rows may take of the memory."""
-        return self.memory // 2
-
 
 def make_plan(source: Source, options: InputOptions, run: RunOptions) -> Plan:
     """Choose chunk size and storage from the memory bound."""

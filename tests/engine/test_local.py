@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pdac_cli.density.model import Scorer
-from pdac_cli.engine import grouping, local
+from pdac_cli.engine import grouping, local, scratch
 from pdac_cli.engine.source import Classes, Plan, count_classes, ignore, make_plan
 from pdac_cli.errors import DataError, StorageError
 from pdac_cli.options import DensityOptions, InputOptions, RunOptions
@@ -76,17 +76,17 @@ def test_grouped_rows_are_each_classs_in_order(source, in_memory, chunk_rows):
 
 def fit(source, plan=PLAN, tick=ignore, **options):
     with grouping.grouped(source, classes_of(source), plan, tick) as stored:
-        return local.fit(stored, DensityOptions(**options), 3, plan.jobs, tick)
+        return local.fit(stored, DensityOptions(**options), 3, plan, tick)
 
 
 def score(source, model, plan=PLAN, tick=ignore):
     with grouping.grouped(source, classes_of(source), plan) as stored:
-        parts = list(local.score(stored, model, plan.jobs, tick))
+        parts = list(local.score(stored, model, plan, tick))
     return [np.concatenate([getattr(part, name) for part in parts]) for name in ("ids", "codes", "log_p")]
 
 
 @pytest.mark.parametrize("change", [
-    {"chunk_rows": 131}, {"chunk_rows": 10**6}, {"jobs": 1}, {"jobs": 7}, {"in_memory": False},
+    {"chunk_rows": 131}, {"chunk_rows": 10**6}, {"jobs": 1}, {"jobs": 7}, {"in_memory": False}, {"memory": 1 << 16},
 ])  # fmt: skip
 def test_nothing_about_how_the_work_is_done_changes_a_bit(source, change):
     model = fit(source)
@@ -144,7 +144,7 @@ def test_a_small_memory_means_scratch_and_small_chunks(source):
 
 def test_a_disk_too_small_for_the_scratch_file_is_said_before_work(source, monkeypatch):
     usage = type("Usage", (), {"free": 1000})
-    monkeypatch.setattr(grouping.shutil, "disk_usage", lambda _: usage)
+    monkeypatch.setattr(scratch.shutil, "disk_usage", lambda _: usage)
     with (
         pytest.raises(StorageError, match=r"needs 303,688 bytes .* has 1,000 free; set TMPDIR"),
         grouping.grouped(source, classes_of(source), replace(PLAN, in_memory=False)),
