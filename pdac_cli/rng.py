@@ -24,6 +24,8 @@ class Purpose(IntEnum):
     DRAW = 3
     EVICT = 4
     SAMPLE_DATA = 5
+    ADMIT = 20  # into the stream's buffer
+    REPLACE = 21  # which row of it
 
 
 def generator(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:
