@@ -1,0 +1,161 @@
+"""Images per second of ``pdac extract`` beside a bare torch loop, in one run.
+
+    python -m tests.benchmarks.extract [--device cpu] [--images 512] [--trials 3]
+
+The bare loop has its one batch standardised and on the device already and does nothing but ``network(batch)``, in the
+faster of the two memory formats.  ``extract`` is the whole command's loop: reading or decoding, standardising, copying,
+checking for overflow, and writing parts to disk.  Trials alternate, and medians are compared.  For images in files the
+bare loop is also given with torchvision's ImageFolder and a DataLoader before it, as a training script would.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import numpy as np
+import torch
+from PIL import Image
+from torch import nn
+from torchvision import datasets, transforms
+
+from pdac_cli.commands.extract import run
+from pdac_cli.learning.backbones import resnet18
+from pdac_cli.options import ExtractOptions, PreprocessingOptions, RunOptions
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+Trial = Callable[[], float]
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--images", type=int, default=512)
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--trials", type=int, default=3)
+    options = parser.parse_args()
+    device = torch.device(options.device)
+    print(f"torch {torch.__version__} on {options.device}, {torch.get_num_threads()} threads, {os.cpu_count()} cores")
+    print(f"{options.images} images, batches of {options.batch_size}, median of {options.trials} trials, images/s\n")
+    print("| images | bare loop | DataLoader + loop | pdac extract | of the bare loop | of DataLoader + loop |")
+    print("|---|---:|---:|---:|---:|---:|")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for title, stem, size, files in (
+            ("32x32 in HDF5, ResNet18 CIFAR form", "cifar", 32, False),
+            ("224x224 in HDF5, ResNet18", "imagenet", 224, False),
+            ("JPEG 256x256 to 224x224, ResNet18", "imagenet", 224, True),
+        ):
+            network = resnet18(10, stem=stem).eval()  # type: ignore[arg-type]
+            torch.save(network.state_dict(), folder / "net.pt")
+            data = make_files(folder / "tree", options.images) if files else make_array(folder, options.images, size)
+            trials: dict[str, Trial] = {
+                "bare": bare_loop(network, size, options.batch_size, options.images, device),
+                "extract": extraction(folder, data, files, options.batch_size, options.device),
+            }
+            if files:
+                trials["loader"] = loader_loop(network, data, options.batch_size, device)
+            print(row(title, measured(trials, options.trials)), flush=True)
+
+
+def measured(trials: dict[str, Trial], count: int) -> dict[str, float]:
+    """Medians of alternating trials, after one of each to warm up."""
+    rates: dict[str, list[float]] = {name: [] for name in trials}
+    for number in range(count + 1):
+        for name, trial in trials.items():
+            rate = trial()
+            if number:
+                rates[name].append(rate)
+    return {name: statistics.median(values) for name, values in rates.items()}
+
+
+def row(title: str, rates: dict[str, float]) -> str:
+    """One line of the table."""
+    ours, bare, loader = rates["extract"], rates["bare"], rates.get("loader")
+    beside = ("", "") if loader is None else (f"{loader:,.1f}", f"{ours / loader:.2f}")
+    return f"| {title} | {bare:,.1f} | {beside[0]} | {ours:,.1f} | {ours / bare:.2f} | {beside[1]} |"
+
+
+def bare_loop(network: nn.Module, size: int, batch: int, images: int, device: torch.device) -> Trial:
+    """The network alone, on one batch again and again, in the memory format that suits it better."""
+    network = network.to(device)
+
+    def timed(x: torch.Tensor, passes: int) -> float:
+        with torch.inference_mode():
+            begun = time.perf_counter()
+            for _ in range(passes):
+                network(x)
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+            return passes * batch / (time.perf_counter() - begun)
+
+    def trial() -> float:
+        x = torch.randn(batch, 3, size, size, device=device)
+        formats = [x, x.contiguous(memory_format=torch.channels_last)]
+        return max(timed(x, max(1, images // batch)) for x in formats)
+
+    return trial
+
+
+def loader_loop(network: nn.Module, data: Path, batch: int, device: torch.device) -> Trial:
+    """torchvision's folder reader and a DataLoader with a worker per core before the network."""
+    steps = [transforms.Resize(256), transforms.CenterCrop(224), transforms.ToTensor(), transforms.Normalize(MEAN, STD)]
+    images = datasets.ImageFolder(str(data), transforms.Compose(steps))
+
+    def trial() -> float:
+        loader = torch.utils.data.DataLoader(images, batch, num_workers=os.cpu_count() or 1)
+        begun = time.perf_counter()
+        with torch.inference_mode():
+            for x, _ in loader:
+                network(x.to(device))
+        return len(images) / (time.perf_counter() - begun)
+
+    return trial
+
+
+def extraction(folder: Path, data: Path, files: bool, batch: int, device: str) -> Trial:
+    """The command, as a user runs it."""
+    preprocessing = PreprocessingOptions(MEAN, STD, (256,) if files else None, (224,) if files else None)
+
+    def trial() -> float:
+        summary = run(
+            ExtractOptions(
+                str(data), folder / "out.h5", folder / "net.pt", preprocessing=preprocessing, device=device,
+                batch_size=batch, run=RunOptions(quiet=True, force=True),
+            )
+        )  # fmt: skip
+        return float(summary.images_per_second or 0)
+
+    return trial
+
+
+def make_array(folder: Path, images: int, size: int) -> Path:
+    """Noise as an image array."""
+    path = folder / f"images-{size}.h5"
+    rng = np.random.default_rng(0)
+    with h5py.File(path, "w") as file:
+        file["images"] = rng.integers(0, 256, (images, size, size, 3), dtype=np.uint8)
+        file["labels"] = np.arange(images) % 10
+    return path
+
+
+def make_files(folder: Path, images: int) -> Path:
+    """Smooth noise as JPEG files, which decode about as fast as photographs of their size."""
+    rng = np.random.default_rng(0)
+    for number in range(images):
+        coarse = Image.fromarray(rng.integers(0, 256, (32, 32, 3), dtype=np.uint8))
+        path = folder / f"class-{number % 10}" / f"{number:05d}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        coarse.resize((256, 256), Image.Resampling.BICUBIC).save(path, quality=90)
+    return folder
+
+
+if __name__ == "__main__":
+    main()
