@@ -1,0 +1,202 @@
+"""The projected Gaussian mixture of a class as its rows arrive, Eqs. (13)–(17): the model of Algorithm 2.
+
+The paper updates a class on its rows of each batch.  Those may be one or two, and a mixture of seven full covariances
+cannot move half-way to the moments of two rows and stay a density.  So a class's rows are held until there are enough
+of them (``step_rows``, or half as many as it had seen at its last update), and are then its batch in the equations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from pdac_cli.density.blocks import Array
+from pdac_cli.density.carry import carry, floored, streaming_em
+from pdac_cli.density.mixture import Mixtures, cholesky, coefficients, e_step, quadratic
+from pdac_cli.density.model import Model, initial_rows
+from pdac_cli.density.moments import GUARD, DenseMoments, Moments, SketchMoments
+from pdac_cli.density.projection import fix_signs
+from pdac_cli.options import StreamDensityOptions, StreamSolver
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A class's density, in units of the class's `unit`."""
+
+    mean: Array  # (D,) h̄ when it was fitted
+    basis: Array  # (D, k) directions followed, the first d_y of which are W
+    mixture: Mixtures  # C = 1
+    theta: Array  # (1, L', K) of the mixture
+    log_likelihood: float  # mean log p(ξ|y) of the rows of the last EM step, before it
+
+    @property
+    def dims(self) -> int:
+        """d_y."""
+        return int(self.mixture.dims[0])
+
+    @property
+    def W(self) -> Array:  # noqa: N802 -- the method's own letter
+        """(D, d_y), Eq. (15)."""
+        return self.basis[:, : self.dims]
+
+
+@dataclass
+class StreamedClass:
+    """What is known of one class: moments of the rows up to its last update, and the rows since."""
+
+    label: int
+    moments: Moments
+    unit: float = 1.0  # a power of two near the extent of the first rows
+    fitted: Fitted | None = None  # None: too few rows so far, or all of them the same
+    pending: list[Array] = field(default_factory=list)  # each (n, D)
+
+    @property
+    def waiting(self) -> int:
+        """How many rows are pending."""
+        return sum(map(len, self.pending))
+
+    @property
+    def seen(self) -> int:
+        """n_y, Eq. (13)."""
+        return self.moments.count + self.waiting
+
+    def score(self, h: Array) -> Array:
+        """Return log p(ξ|y) of rows, Eq. (5), NaN while there is no density: (n, D) -> (n,)."""
+        if self.fitted is None:
+            return np.full(len(h), np.nan)
+        xi = (h / self.unit - self.fitted.mean) @ self.fitted.W
+        _, log_p = e_step(self.fitted.theta, _features(xi, self.fitted.mixture))
+        scored: Array = log_p[0] - self.fitted.dims * np.log(self.unit)
+        return scored
+
+
+def new_class(label: int, features: int, options: StreamDensityOptions) -> StreamedClass:
+    """Return a class of which nothing has been seen."""
+    if options.solver is StreamSolver.SKETCH:
+        return StreamedClass(label, SketchMoments.empty(features, options.dim + GUARD))
+    return StreamedClass(label, DenseMoments.empty(features, options.solver))
+
+
+def add_rows(known: StreamedClass, h: Array, options: StreamDensityOptions, seed: int) -> None:
+    """Take in rows (n, D) of the class, and update its density if enough of them have come together."""
+    known.pending.append(h)
+    first = max(options.components, options.dim) + 1
+    enough = first if known.fitted is None else min(options.step_rows, known.moments.count // 2)
+    if known.waiting >= enough:
+        update(known, options, seed)
+
+
+def update(known: StreamedClass, options: StreamDensityOptions, seed: int) -> None:
+    """Fold the pending rows in, Eqs. (13)–(14); turn the basis and carry the mixture (15); one EM step (16)–(17)."""
+    x = _fold(known)
+    before = known.fitted
+    values, basis = known.moments.directions(x, None if before is None else before.basis, options.dim + GUARD)
+    dims = _rank(values[: options.dim], len(basis))
+    if dims == 0:
+        return
+    basis, variance = fix_signs(basis), float(values[:dims].mean())
+    xi = (x - known.moments.mean) @ basis[:, :dims]
+    if before is None:
+        mixture = _start(xi, variance, known.label, options, seed)
+    else:
+        mixture = _carried(known, before, basis[:, :dims], options.ridge * variance)
+    mixture, log_likelihood = streaming_em(mixture, xi, options.beta, options.ridge * variance)
+    known.fitted = Fitted(known.moments.mean, basis, mixture, coefficients(mixture), log_likelihood)
+
+
+def to_model(classes: Sequence[StreamedClass], options: StreamDensityOptions) -> Model:
+    """Return the densities as an ordinary model: all rows seen in the moments, the directions converged.
+
+    A class without a density yet gets a flat one.  The classes themselves stay as they are.
+    """
+    parts = [_settled(known, options) for known in sorted(classes, key=lambda known: known.label)]
+    width, comps = options.dim, options.components
+    features = len(parts[0].moments.mean)
+    model = Model(
+        labels=np.array([known.label for known in parts]),
+        counts=np.array([known.seen for known in parts]),
+        mean=np.stack([known.moments.mean * known.unit for known in parts]),
+        unit=np.array([known.unit for known in parts]),
+        W=np.zeros((len(parts), features, width)),
+        dims=np.array([0 if known.fitted is None else known.fitted.dims for known in parts]),
+        alpha=np.tile(np.eye(1, comps), (len(parts), 1)),
+        mu=np.zeros((len(parts), comps, width)),
+        chol=np.tile(np.eye(width), (len(parts), comps, 1, 1)),
+        log_likelihood=np.full((len(parts), 1), np.nan),
+    )
+    for c, known in enumerate(parts):
+        if known.fitted is not None:
+            scale = np.where(np.arange(width) < known.fitted.dims, known.unit, 1.0)
+            model.W[c, :, : known.fitted.dims] = known.fitted.W
+            model.alpha[c] = known.fitted.mixture.alpha[0]
+            model.mu[c] = known.fitted.mixture.mu[0] * scale
+            model.chol[c] = cholesky(known.fitted.mixture.sigma[0]) * scale[:, None]
+            model.log_likelihood[c] = known.fitted.log_likelihood - known.fitted.dims * np.log(known.unit)
+    return model
+
+
+def _settled(known: StreamedClass, options: StreamDensityOptions) -> StreamedClass:
+    """Return a copy whose moments hold every row and whose directions are those of the moments."""
+    settled = replace(known, moments=deepcopy(known.moments), pending=list(known.pending))
+    if settled.pending:
+        _fold(settled)
+    if known.fitted is not None:
+        values, basis = settled.moments.decomposition(options.dim)
+        dims = _rank(values, len(basis))
+        W = fix_signs(basis[:, :dims])
+        mixture = _carried(settled, known.fitted, W, options.ridge * float(values[:dims].mean()))
+        settled.fitted = replace(known.fitted, mean=settled.moments.mean, basis=W, mixture=mixture)
+    return settled
+
+
+def _fold(known: StreamedClass) -> Array:
+    """Move the pending rows into the moments and return them in the class's unit: (n, D)."""
+    x = np.concatenate(known.pending).astype(np.float64)
+    known.pending = []
+    if known.moments.count == 0:
+        known.unit = _unit(x)
+    x /= known.unit
+    known.moments.fold(x)
+    return x
+
+
+def _unit(h: Array) -> float:
+    """Return a power of two near the extent of the rows (n, D), near their size where they are all the same."""
+    extent = float((h.max(axis=0) / 2 - h.min(axis=0) / 2).max()) or float(np.abs(h).max())
+    return 2.0 ** float(np.ceil(np.log2(extent))) if extent > 0 else 1.0
+
+
+def _rank(values: Array, features: int) -> int:
+    """Return how many of the eigenvalues, descending, are above rounding noise."""
+    noise = 4 * np.sqrt(features) * np.finfo(np.float64).eps
+    return int(np.count_nonzero(values > max(float(values[:1].sum()), 0.0) * noise))
+
+
+def _start(xi: Array, variance: float, label: int, options: StreamDensityOptions, seed: int) -> Mixtures:
+    """Return the initial mixture: means at L of the rows (n, d_y), α = 1/L, Σ = identity × variance."""
+    comps, width, dims = options.components, options.dim, xi.shape[1]
+    chosen = initial_rows(label, len(xi), comps, seed)
+    mu = np.zeros((1, comps, width))
+    mu[0, :, :dims] = xi[chosen]
+    diagonal = np.where(np.arange(width) < dims, variance, 1.0)
+    sigma = np.tile(np.diag(diagonal), (1, comps, 1, 1))
+    return Mixtures(np.full((1, comps), 1 / comps), mu, sigma, np.array([dims]))
+
+
+def _carried(known: StreamedClass, before: Fitted, W: Array, ridge: float) -> Mixtures:
+    """Return the mixture of `before` in the basis W (D, d_y) and about the mean of the moments, Eq. (15)."""
+    outside = W - before.W @ (before.W.T @ W)
+    beyond = outside.T @ known.moments.times(outside)
+    beyond = (beyond + beyond.T) / 2
+    return floored(carry(before.mixture, before.W, W, before.mean - known.moments.mean, beyond), ridge)
+
+
+def _features(xi: Array, mixture: Mixtures) -> Array:
+    """Return φ of projected rows: (n, d_y) -> (1, K, n)."""
+    padded = np.zeros((1, mixture.mu.shape[2], len(xi)))
+    padded[0, : xi.shape[1]] = xi.T
+    phi: Array = quadratic(padded, np.ones((1, len(xi))))
+    return phi

@@ -1,0 +1,93 @@
+"""The replay buffer of a stream: reservoir sampling whose acceptance follows the density, Eqs. (18) and (19).
+
+Every random number is a function of (seed, position in the stream), so how the rows are cut into batches changes
+nothing but the ε they come with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from pdac_cli.options import Acceptance
+from pdac_cli.rng import Purpose, row_uniforms
+from pdac_cli.selection.budget import Array
+
+COLUMNS: Mapping[str, type] = {"source": np.int64, "row": np.int64, "label": np.int64, "log_density": np.float64}
+
+
+@dataclass
+class Reservoir:
+    """At most `budget` rows of the stream, and how many it has seen."""
+
+    budget: int
+    acceptance: Acceptance
+    seed: int
+    columns: dict[str, Array]  # by the names of COLUMNS, (m,) each, m ≤ budget
+    seen: int = 0
+    replaced: int = 0  # rows that have entered in the place of another
+
+    @classmethod
+    def empty(cls, budget: int, acceptance: Acceptance, seed: int) -> Reservoir:
+        """Return a buffer of no rows."""
+        return cls(budget, acceptance, seed, {name: np.empty(0, kind) for name, kind in COLUMNS.items()})
+
+    @property
+    def size(self) -> int:
+        """How many rows are kept."""
+        return len(self.columns["row"])
+
+    def offer(self, rows: Mapping[str, Array], epsilon: Array) -> None:
+        """Take in the next rows of the stream, Eq. (19): columns and epsilon (n,)."""
+        position = np.arange(self.seen, self.seen + len(epsilon))
+        self.seen += len(epsilon)
+        room = min(self.budget - self.size, len(epsilon))
+        for name in COLUMNS:
+            self.columns[name] = np.concatenate([self.columns[name], rows[name][:room]])
+        enter = admitted(position, epsilon, self.budget, self.acceptance, self.seed)
+        enter[:room] = False
+        slot = np.floor(row_uniforms(self.seed, Purpose.REPLACE, position) * self.budget).astype(np.int64)
+        self.replaced += int(np.count_nonzero(enter))
+        for k in np.flatnonzero(enter):  # in order: a later row may replace an earlier one of the same batch
+            for name in COLUMNS:
+                self.columns[name][slot[k]] = rows[name][k]
+
+
+def admitted(position: Array, epsilon: Array, budget: int, acceptance: Acceptance, seed: int) -> Array:
+    """Return which rows enter a full buffer, Eq. (19): position, epsilon (n,) -> (n,).
+
+    c is uniform on {1, …, n} with n the rows seen, this one included; a row enters if c ≤ N·ε, or as printed in the
+    paper if c·ε ≤ N.  With ε = 1 both are c ≤ N: plain reservoir sampling.
+    """
+    n = position + 1
+    c = 1 + np.floor(row_uniforms(seed, Purpose.ADMIT, position) * n)
+    enter: Array = c <= budget * epsilon if acceptance is Acceptance.DENSITY else c * epsilon <= budget
+    return enter
+
+
+def relative_to_batch(log_p: Array) -> Array:
+    """Return ε = π·|B| over the rows of one batch, Eq. (18), 1 where there is no density: (n,) -> (n,)."""
+    epsilon = np.ones(len(log_p))
+    known = ~np.isnan(log_p)
+    if known.any():
+        w = np.exp(log_p[known] - log_p[known].max())
+        epsilon[known] = w / w.mean()
+    return epsilon
+
+
+def relative_to_window(recent: Array, log_p: Array, window: int) -> Array:
+    """Return ε of rows of one class over the class's last `window` rows, itself included: log_p (n,) -> (n,).
+
+    Eq. (18) with those rows as its batch.  A class of which every batch holds one row would have ε = 1 for ever if it
+    were compared within the batch.  `recent` (m,) are the log-densities of the rows before; while there are fewer
+    than `window` rows in all, those there are.
+    """
+    both = np.concatenate([np.full(window, -np.inf), recent, log_p])
+    last = np.lib.stride_tricks.sliding_window_view(both, window)[-len(log_p) :]  # (n, window), ending at each row
+    count = np.isfinite(last).sum(axis=1)
+    largest = last.max(axis=1)
+    total = np.exp(last - largest[:, None]).sum(axis=1)
+    epsilon: Array = np.exp(log_p - largest) * count / total
+    return epsilon
