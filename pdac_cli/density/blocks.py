@@ -57,14 +57,3 @@ def segments(count: int) -> Iterator[tuple[int, int]]:
 def block_count(count: int) -> int:
     """Return how many blocks hold `count` rows."""
     return -(-count // ROWS)
-
-
-def pad(x: Array) -> Array:
-    """Return the rows as whole blocks, the last one filled up with zeros: (n, D) -> (blocks, ROWS, D)."""
-    n, dim = x.shape
-    blocks = block_count(n)
-    if n == blocks * ROWS and x.flags.c_contiguous:
-        return x.reshape(blocks, ROWS, dim)
-    out = np.zeros((blocks * ROWS, dim), x.dtype)
-    out[:n] = x
-    return out.reshape(blocks, ROWS, dim)

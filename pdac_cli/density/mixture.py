@@ -9,7 +9,8 @@ classes and K = 1 + d + d(d+1)/2.  A padding row has φ = 0 and so adds nothing 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -64,12 +65,13 @@ def empty_blocks(counts: Sequence[int], dim: int, allocate: Allocate = np.zeros)
 
 
 def fill(blocks: Blocks, c: int, at: int, xi: Array) -> None:
-    """Lay projected rows of class c, from its row `at` (the first of a block) on, into their blocks: xi (n, d_y)."""
-    count, dim = block_count(len(xi)), xi.shape[1]
-    rows = np.zeros((count * ROWS, dim))
-    rows[: len(xi)] = xi
+    """Lay projected rows of class c, from its row `at` (the first of a block) on, into their blocks.
+
+    xi (blocks · ROWS, d_y) fills whole blocks, with zeros after the class's last row.
+    """
+    count, dim = len(xi) // ROWS, xi.shape[1]
     first = blocks.starts[c] + at // ROWS
-    blocks.xi[first : first + count, :dim] = rows.reshape(count, ROWS, dim).swapaxes(1, 2)
+    blocks.xi[first : first + count, :dim] = xi.reshape(count, ROWS, dim).swapaxes(1, 2)
 
 
 def quadratic(xi: Any, valid: Any, xp: Any = np) -> Any:
@@ -90,14 +92,19 @@ def coefficients(mixtures: Mixtures) -> Array:
     with np.errstate(divide="ignore"):
         log_alpha = np.log(mixtures.alpha)
     theta = np.zeros((classes, *theta_shape(mixtures)))
-    theta[:, :, 0] = _NEVER
     constant = log_alpha - 0.5 * (mixtures.dims[:, None] * _LOG_2PI + log_det + square)
     theta[:, :comps, 0] = np.where(mixtures.alpha > 0, constant, _NEVER)
     theta[:, :comps, 1 : 1 + dim] = linear
-    upper = np.triu_indices(dim)
-    halve = np.where(upper[0] == upper[1], -0.5, -1.0)
-    theta[:, :comps, 1 + dim :] = precision[..., upper[0], upper[1]] * halve
+    row, column, halve = _upper(dim)
+    theta[:, :comps, 1 + dim :] = precision[..., row, column] * halve
     return theta
+
+
+@cache
+def _upper(dim: int) -> tuple[Array, Array, Array]:
+    """Return the places (i, j), i ≤ j, of a symmetric matrix and the factor of x_i x_j in −½ xᵀPx."""
+    row, column = np.triu_indices(dim)
+    return row, column, np.where(row == column, -0.5, -1.0)
 
 
 def theta_shape(mixtures: Mixtures) -> tuple[int, int]:
@@ -118,14 +125,19 @@ def cholesky(sigma: Array) -> Array:
         ) from None
 
 
-def e_step(theta: Any, phi: Any, xp: Any = np) -> tuple[Any, Any]:
-    """Return responsibilities (6) and log p(ξ|y) (5): theta (B, L, K), phi (B, K, R) -> r (B, L, R), log_p (B, R)."""
-    log_r = theta @ phi
-    largest = xp.amax(log_r, 1)
-    log_r -= largest[:, None]
-    r = xp.exp(log_r)
-    total = xp.sum(r, 1)
-    r /= total[:, None]
+def e_step(theta: Any, phi: Any, comps: int, xp: Any = np) -> tuple[Any, Any]:
+    """Return responsibilities (6) and log p(ξ|y) (5): theta (B, L', K), phi (B, K, R) -> r (B, L', R), log_p (B, R).
+
+    Only the first `comps` of the L' components are components; the others get responsibility 0.
+    """
+    r = theta @ phi
+    used = r[:, :comps]
+    largest = xp.amax(used, 1)
+    used -= largest[:, None]
+    xp.exp(used, out=used)
+    total = xp.sum(used, 1)
+    used /= total[:, None]
+    r[:, comps:] = 0
     return r, xp.log(total) + largest
 
 
@@ -136,8 +148,8 @@ def m_step(sums: Array, comps: int, dims: Array, counts: Array, ridge: Array) ->
     weight = sums[..., 0] + _TINY
     mu = sums[..., 1 : 1 + dim] / weight[..., None]
     second = np.empty((*mu.shape, dim))
-    upper = np.triu_indices(dim)
-    second[..., upper[0], upper[1]] = second[..., upper[1], upper[0]] = sums[..., 1 + dim :]
+    row, column, _ = _upper(dim)
+    second[..., row, column] = second[..., column, row] = sums[..., 1 + dim :]
     sigma = second / weight[..., None, None] - mu[..., :, None] * mu[..., None, :]
     used = np.arange(dim) < dims[:, None]  # (C, d)
     sigma[..., np.arange(dim), np.arange(dim)] += np.where(used, ridge[:, None], 1.0)[:, None]
@@ -167,18 +179,18 @@ def expectation_maximisation(
     alpha, mu, sigma = mixtures.alpha.copy(), mixtures.mu.copy(), mixtures.sigma.copy()
     history = np.full((classes, iterations + 1), np.nan)
     active = np.arange(classes)
-    batches = _batches(blocks, active, device)
+    batches = _batches(blocks, active)
     for step in range(iterations + 1):
         current = Mixtures(alpha[active], mu[active], sigma[active], mixtures.dims[active])
         theta = np.zeros((classes, *theta_shape(mixtures)))
         theta[active] = coefficients(current)
-        sums, log_likelihood = _sweep(batches, theta, device)
+        sums, log_likelihood = _sweep(batches, theta, comps, device)
         history[active, step] = log_likelihood[active] / blocks.counts[active]
         if tol is not None and step:
             going = history[active, step] - history[active, step - 1] >= tol
             if not going.all():
                 active = active[going]
-                batches = _batches(blocks, active, device)
+                batches = _batches(blocks, active)
         if step == iterations or not len(active):
             break
         new = m_step(sums[active], comps, mixtures.dims[active], blocks.counts[active], ridge[active])
@@ -194,42 +206,45 @@ class _Batch:
 
     blocks: Blocks
     segments: Sequence[tuple[int, int, int]]
-    kept: Any | None  # phi (b, K, R) on the device, where there is room to keep it
+    owner: Array  # (b,) class of each block
+    valid: Array  # (b, R) 1 for rows, 0 for padding
+    kept: list[Any]  # phi (b, K, R) on the device, once it is made, where there is room to keep it
 
-    @property
-    def valid(self) -> Array:
-        """Which rows are rows: (b, R)."""
-        return np.concatenate([self.blocks.valid(*segment) for segment in self.segments])
-
-    def phi(self, device: Device) -> Any:
+    def phi(self, device: Device, keep: bool) -> Any:
         """Return the quadratic features on the device: (b, K, R)."""
-        if self.kept is not None:
-            return self.kept
+        if self.kept:
+            return self.kept[0]
         xi = np.concatenate([self.blocks.xi[first:last] for _, first, last in self.segments])
-        return quadratic(device.move(xi), device.move(self.valid), device.xp)
+        phi = quadratic(device.move(xi), device.move(self.valid), device.xp)
+        if keep:
+            self.kept.append(phi)
+        return phi
 
 
-def _batches(blocks: Blocks, classes: Sequence[int] | Array, device: Device) -> list[_Batch]:
+def _batches(blocks: Blocks, classes: Sequence[int] | Array) -> list[_Batch]:
     """Gather the classes' segments into batches of about one segment's size."""
     gathered: list[list[tuple[int, int, int]]] = [[]]
-    for segment in blocks.segments(classes):
-        size = sum(last - first for _, first, last in [*gathered[-1], segment])
-        if gathered[-1] and size > SEGMENT:
+    size = 0
+    for c, first, last in blocks.segments(classes):
+        if gathered[-1] and size + last - first > SEGMENT:
             gathered.append([])
-        gathered[-1].append(segment)
-    batches = [_Batch(blocks, segments, None) for segments in gathered if segments]
-    if len(batches) > _KEPT_BATCHES:
-        return batches
-    return [replace(batch, kept=batch.phi(device)) for batch in batches]
+            size = 0
+        gathered[-1].append((c, first, last))
+        size += last - first
+    return [_batch(blocks, segments) for segments in gathered if segments]
 
 
-def _sweep(batches: Sequence[_Batch], theta: Array, device: Device) -> tuple[Array, Array]:
+def _batch(blocks: Blocks, segments: Sequence[tuple[int, int, int]]) -> _Batch:
+    owner = np.repeat([c for c, _, _ in segments], [last - first for _, first, last in segments])
+    return _Batch(blocks, segments, owner, np.concatenate([blocks.valid(*segment) for segment in segments]), [])
+
+
+def _sweep(batches: Sequence[_Batch], theta: Array, comps: int, device: Device) -> tuple[Array, Array]:
     """Return the sums r·φᵀ (C, L', K) and the log-likelihoods (C,), added up block by block, segment by segment."""
     sums, log_likelihood = np.zeros_like(theta), np.zeros(len(theta))
     for batch in batches:
-        phi = batch.phi(device)
-        owner = np.repeat([c for c, _, _ in batch.segments], [last - first for _, first, last in batch.segments])
-        r, log_p = e_step(device.move(theta[owner]), phi, device.xp)
+        phi = batch.phi(device, keep=len(batches) <= _KEPT_BATCHES)
+        r, log_p = e_step(device.move(theta[batch.owner]), phi, comps, device.xp)
         part = device.host(r @ phi.swapaxes(1, 2))
         gain = (device.host(log_p) * batch.valid).sum(axis=1)
         at = 0

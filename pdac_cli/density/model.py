@@ -21,7 +21,7 @@ from pdac_cli.density.mixture import (
     quadratic,
     start,
 )
-from pdac_cli.density.projection import fit_projection, project
+from pdac_cli.density.projection import Projection, fit_projection, project, project_centred
 from pdac_cli.options import DensityOptions
 from pdac_cli.rng import Purpose, row_uniforms
 
@@ -68,11 +68,13 @@ def fit_classes(
     allocate: Allocate = np.zeros,
 ) -> Model:
     """Fit the classes, in the order given; a class's answer depends on its own rows alone."""
-    projections = [fit_projection(rows, options.dim, options.solver, device) for rows in classes]
+    projections: list[Projection] = []
     blocks = empty_blocks([rows.count for rows in classes], options.dim, allocate)
-    for c, (rows, p) in enumerate(zip(classes, projections, strict=True)):
-        for first, last in segments(rows.count):
-            fill(blocks, c, first, project(rows.read(first, last), p.mean, p.W, p.unit))
+    for c, rows in enumerate(classes):
+        projection, centred = fit_projection(rows, options.dim, options.solver, device)
+        projections.append(projection)
+        for first, part in centred:
+            fill(blocks, c, first, project_centred(part, projection.W))
     dims = np.array([p.W.shape[1] for p in projections])
     unit = np.array([p.unit for p in projections])
     # The mixtures are fitted in the class's own unit, where every number is of order one.
@@ -144,10 +146,10 @@ class Scorer:
         """
         model, out = self.model, np.empty(len(h))
         for first, last in segments(len(h)):
-            xi = project(h[first:last], model.mean[c], model.W[c], float(model.unit[c]))
             blocks = empty_blocks([last - first], model.W.shape[2])
-            fill(blocks, 0, 0, xi)
-            _, log_p = e_step(self.theta[c][None], quadratic(blocks.xi, blocks.valid(0, 0, len(blocks.xi))))
+            fill(blocks, 0, 0, project(h[first:last], model.mean[c], model.W[c], float(model.unit[c])))
+            phi = quadratic(blocks.xi, blocks.valid(0, 0, len(blocks.xi)))
+            _, log_p = e_step(self.theta[c][None], phi, model.alpha.shape[1])
             out[first:last] = log_p.ravel()[: last - first]
         out -= model.dims[c] * np.log(model.unit[c])
         return out

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse.linalg import ArpackError, eigsh
 
-from pdac_cli.density.blocks import ROWS, SEGMENT_ROWS, Array, ClassRows, pad, segments, work_dtype
+from pdac_cli.density.blocks import ROWS, SEGMENT_ROWS, Array, ClassRows, block_count, segments, work_dtype
 from pdac_cli.density.device import NUMPY, Device
 from pdac_cli.options import Solver
 
@@ -28,22 +28,26 @@ class Projection:
 
 
 def project(h: Array, mean: Array, W: Array, unit: float) -> Array:
-    """Return W_yᵀ(h − h̄_y) / unit, Eq. (4): (n, D) -> (n, d), computed block by block."""
-    centred = _centre(h, mean, unit)
-    blocks = pad(centred)
-    return (blocks @ W).reshape(len(blocks) * ROWS, W.shape[1])[: len(h)]
+    """Return W_yᵀ(h − h̄_y) / unit, Eq. (4), block by block, with zeros to whole blocks: (n, D) -> (blocks · R, d)."""
+    return project_centred(_centre(h, mean, unit), W)
 
 
-def fit_projection(rows: ClassRows, dim: int, solver: Solver, device: Device = NUMPY) -> Projection:
-    """Return the class's mean and top `dim` directions, Eqs. (1)–(3), fewer where its rank is lower."""
+def project_centred(centred: Array, W: Array) -> Array:
+    """Return W_yᵀ of rows that are centred and fill whole blocks: (blocks · ROWS, D) -> (blocks · ROWS, d)."""
+    blocks = centred.reshape(len(centred) // ROWS, ROWS, -1)
+    return (blocks @ W).reshape(len(centred), W.shape[1])
+
+
+def fit_projection(rows: ClassRows, dim: int, solver: Solver, device: Device = NUMPY) -> tuple[Projection, Centred]:
+    """Return the class's mean and top `dim` directions, Eqs. (1)–(3), fewer where its rank is lower; and its rows."""
     dtype = np.dtype(np.float64) if solver is Solver.EXACT else work_dtype(rows.dtype)
-    parts = _Parts(rows, dtype)
-    unit, mean = _unit_and_mean(parts, rows.count, rows.dim)
-    if unit == 0.0:
-        return Projection(mean, np.zeros((rows.dim, 0), dtype), np.zeros(0), 1.0)
-    variance, W = _top_directions(parts, mean, unit, rows.count, dim, solver, device)
+    centred = Centred(rows, dtype)
+    if centred.constant:
+        return Projection(centred.mean, np.zeros((rows.dim, 0), dtype), np.zeros(0), centred.unit), centred
+    variance, W = _top_directions(centred, rows.count, dim, solver, device)
     keep = variance > variance[:1] * (4 * np.sqrt(rows.dim) * np.finfo(dtype).eps)  # above rounding noise
-    return Projection(mean, fix_signs(W[:, keep]), variance[keep].astype(np.float64), unit)
+    projection = Projection(centred.mean, fix_signs(W[:, keep]), variance[keep].astype(np.float64), centred.unit)
+    return projection, centred
 
 
 def fix_signs(W: Array) -> Array:
@@ -77,60 +81,74 @@ def top_eigenvectors(A: Array, count: int, solver: Solver) -> tuple[Array, Array
     return values[::-1][:count], vectors[:, ::-1][:, :count]
 
 
-class _Parts:
-    """A class's rows segment by segment in the working dtype; small classes are read only once."""
+class Centred:
+    """A class's rows minus their mean (1), in its unit, segment by segment; small classes are read only once."""
 
-    def __init__(self, rows: ClassRows, dtype: np.dtype[np.floating]) -> None:
+    def __init__(self, rows: ClassRows, dtype: np.dtype[Any]) -> None:
         self.rows, self.dtype = rows, dtype
-        self.kept = list(self._read()) if rows.count <= _KEEP_ROWS else None
+        keep = rows.count <= _KEEP_ROWS
+        raw = list(self._raw()) if keep else None
+        self._kept: list[Array] | None = None
+        low, high, mean = np.full(rows.dim, np.inf), np.full(rows.dim, -np.inf), np.zeros(rows.dim)
+        for part in raw if raw is not None else self._raw():
+            np.minimum(low, part.min(axis=0), out=low)
+            np.maximum(high, part.max(axis=0), out=high)
+            mean += np.full(len(part), 1 / rows.count, dtype) @ part
+        extent = float(np.max(high / 2 - low / 2))
+        self.constant = extent == 0.0
+        self.unit = 1.0 if self.constant else float(2.0 ** np.ceil(np.log2(extent)))
+        self.mean: Array = (low if self.constant else mean).astype(dtype)
+        if raw is not None:
+            self._kept = [_centre(part, self.mean, self.unit) for part in raw]
+        self._correct()
 
-    def __iter__(self) -> Iterator[Array]:
-        return iter(self.kept) if self.kept is not None else self._read()
+    def __iter__(self) -> Iterator[tuple[int, Array]]:
+        """Yield each segment's first row and its rows, filled up with zeros to whole blocks."""
+        parts = self._kept if self._kept is not None else (_centre(p, self.mean, self.unit) for p in self._raw())
+        return zip(range(0, self.rows.count, SEGMENT_ROWS), parts, strict=True)
 
-    def _read(self) -> Iterator[Array]:
+    def _raw(self) -> Iterator[Array]:
         for start, stop in segments(self.rows.count):
             yield self.rows.read(start, stop).astype(self.dtype, copy=False)
 
-
-def _unit_and_mean(parts: _Parts, count: int, dim: int) -> tuple[float, Array]:
-    """Return the class's unit (0 where all rows are the same) and its mean, Eq. (1)."""
-    low, high = np.full(dim, np.inf), np.full(dim, -np.inf)
-    for part in parts:
-        np.minimum(low, part.min(axis=0), out=low)
-        np.maximum(high, part.max(axis=0), out=high)
-    extent = float(np.max(high / 2 - low / 2))
-    if extent == 0.0:
-        return 0.0, low.astype(parts.dtype)
-    unit = 2.0 ** np.ceil(np.log2(extent))
-    middle = (high / 2 + low / 2).astype(parts.dtype)
-    total = np.zeros(dim)
-    for part in parts:
-        total += _centre(part, middle, unit).sum(axis=0)
-    return float(unit), (middle + total / count * unit).astype(parts.dtype)
+    def _correct(self) -> None:
+        """Take what the mean of the centred rows still is off the mean: it matters where the mean is ≫ the extent."""
+        rest = np.zeros(self.rows.dim)
+        for _, part in self:
+            rest += np.full(len(part), 1 / self.rows.count, self.dtype) @ part
+        if np.abs(rest).max() < 1e-5:
+            return
+        old = self.mean
+        self.mean = (old + rest * self.unit).astype(self.dtype)
+        if self._kept is not None:
+            shift = ((self.mean - old) / self.unit).astype(self.dtype)
+            for (start, stop), part in zip(segments(self.rows.count), self._kept, strict=True):
+                part[: stop - start] -= shift
 
 
 def _centre(h: Array, mean: Array, unit: float) -> Array:
-    """Return (h − mean) / unit in the mean's dtype: (n, D) -> (n, D)."""
-    centred = np.subtract(h, mean, dtype=mean.dtype)
-    centred *= mean.dtype.type(1.0 / unit)
-    return centred
+    """Return (h − mean) / unit in the mean's dtype, filled up with zeros to whole blocks: (n, D) -> (blocks · R, D)."""
+    n = len(h)
+    out = np.empty((block_count(n) * ROWS, h.shape[1]), mean.dtype)
+    np.subtract(h, mean, out=out[:n], dtype=mean.dtype)
+    out[:n] *= mean.dtype.type(1.0 / unit)
+    out[n:] = 0
+    return out
 
 
-def _top_directions(
-    parts: _Parts, mean: Array, unit: float, count: int, dim: int, solver: Solver, device: Device
-) -> tuple[Array, Array]:
+def _top_directions(centred: Centred, count: int, dim: int, solver: Solver, device: Device) -> tuple[Array, Array]:
     """Return the largest eigenvalues of the covariance (2), in units of unit², and their eigenvectors (3)."""
-    features = len(mean)
+    features = len(centred.mean)
     if count < features:  # the n × n Gram matrix has the same non-zero eigenvalues and is smaller
-        centred = device.move(np.concatenate([_centre(part, mean, unit) for part in parts]))
-        values, U = _eigenvectors(centred @ centred.T / count, min(dim, count), solver, device)
-        W = device.host(centred.T @ device.move(U))
+        rows = device.move(np.concatenate([part for _, part in centred])[:count])
+        values, U = _eigenvectors(rows @ rows.T / count, min(dim, count), solver, device)
+        W = device.host(rows.T @ device.move(U))
         norms = np.linalg.norm(W, axis=0)
         return values, W / np.where(norms > 0, norms, 1)
-    covariance = device.move(np.zeros((features, features), parts.dtype))
-    for part in parts:
-        centred = device.move(_centre(part, mean, unit))
-        covariance += centred.T @ centred
+    covariance = device.move(np.zeros((features, features), centred.dtype))
+    for _, part in centred:
+        moved = device.move(part)
+        covariance += moved.T @ moved
     covariance /= count
     return _eigenvectors(covariance, min(dim, features), solver, device)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from pdac_cli.density.blocks import Array, ClassRows
 from pdac_cli.engine.scratch import read_at, scratch_file, write_at
-from pdac_cli.engine.source import Classes, Plan, Source, Tick, ignore
+from pdac_cli.engine.source import Chunk, Classes, Plan, Source, Tick, ignore
 
 
 class GroupedRows(ClassRows, Protocol):
@@ -85,8 +85,8 @@ def grouped(source: Source, classes: Classes, plan: Plan, tick: Tick = ignore) -
     total, ends = int(starts[-1]), starts[1:]
     if plan.in_memory:
         rows, ids = np.empty((total, source.dim), source.dtype), np.empty(total, np.int64)
-        for places, h, row_ids in _placed(source, classes, plan, starts):
-            rows[places], ids[places] = h, row_ids
+        for chunk, places in _placed(source, classes, plan, starts):
+            rows[places], ids[places] = chunk.h, chunk.ids
             tick(len(places))
         yield [
             StoredRows(int(label), rows[start:end], ids[start:end])
@@ -95,9 +95,10 @@ def grouped(source: Source, classes: Classes, plan: Plan, tick: Tick = ignore) -
         return
     row_bytes = source.dim * source.dtype.itemsize
     with scratch_file(total * (row_bytes + 8)) as file:
-        for places, h, row_ids in _placed(source, classes, plan, starts):
-            _write_runs(file, places, h, 0)
-            _write_runs(file, places, row_ids, total * row_bytes)
+        for chunk, places in _placed(source, classes, plan, starts):
+            order = np.argsort(places)
+            _write_runs(file, places[order], chunk.h[order], 0)
+            _write_runs(file, places[order], chunk.ids[order], total * row_bytes)
             tick(len(places))
         yield [
             ScratchRows(
@@ -113,17 +114,18 @@ def grouped(source: Source, classes: Classes, plan: Plan, tick: Tick = ignore) -
         ]
 
 
-def _placed(source: Source, classes: Classes, plan: Plan, starts: Array) -> Iterator[tuple[Array, Array, Array]]:
-    """Yield each chunk's rows sorted by class: their places in the grouped order, features and ids."""
+def _placed(source: Source, classes: Classes, plan: Plan, starts: Array) -> Iterator[tuple[Chunk, Array]]:
+    """Yield each chunk with the places of its rows in the grouped order: (m,)."""
     filled = starts[:-1].copy()
     for chunk in source.chunks(plan.chunk_rows):
         codes = classes.codes(chunk.y)
         order = np.argsort(codes, kind="stable")
         counts = np.bincount(codes, minlength=len(filled))
         firsts = np.cumsum(counts) - counts
-        places = np.arange(len(codes)) + np.repeat(filled - firsts, counts)
+        places = np.empty(len(codes), np.int64)
+        places[order] = np.arange(len(codes)) + np.repeat(filled - firsts, counts)
         filled += counts
-        yield places, chunk.h[order], chunk.ids[order]
+        yield chunk, places
 
 
 def _write_runs(file: IO[bytes], places: Array, rows: Array, offset: int) -> None:

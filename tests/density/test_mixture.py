@@ -6,6 +6,7 @@ from scipy.stats import multivariate_normal
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
+from pdac_cli.density.blocks import ROWS
 from pdac_cli.density.mixture import cholesky, empty_blocks, expectation_maximisation, fill, start
 from pdac_cli.errors import DataError
 from tests.oracles import clustered, log_mixture
@@ -16,7 +17,9 @@ def fit(classes, comps, iterations, ridge=1e-6, tol=None, dim=None):
     dims = np.array([xi.shape[1] for xi in classes])
     blocks = empty_blocks([len(xi) for xi in classes], dim or dims.max())
     for c, xi in enumerate(classes):
-        fill(blocks, c, 0, xi)
+        padded = np.zeros((-len(xi) // ROWS * -ROWS, xi.shape[1]))
+        padded[: len(xi)] = xi
+        fill(blocks, c, 0, padded)
     variance = np.array([xi.var(axis=0).mean() or 1.0 for xi in classes])
     chosen = [np.arange(min(comps, len(xi))) for xi in classes]
     first = start(blocks, dims, variance, chosen, comps)

@@ -9,7 +9,7 @@ from tests.oracles import MemoryRows, features
 
 
 def projection(h, dim=10, solver=Solver.FAST):
-    return fit_projection(MemoryRows(0, h), dim, solver)
+    return fit_projection(MemoryRows(0, h), dim, solver)[0]
 
 
 @pytest.mark.parametrize("solver", list(Solver))
@@ -50,7 +50,7 @@ def test_columns_are_orthonormal_and_their_largest_entry_is_positive():
 def test_projected_rows_have_mean_zero_and_the_eigenvalues_as_variances():
     h = features(700, 40)
     p = projection(h, 5)
-    xi = project(h, p.mean, p.W, p.unit) * p.unit
+    xi = project(h, p.mean, p.W, p.unit)[: len(h)] * p.unit
     np.testing.assert_allclose(xi.mean(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(np.cov(xi.T, bias=True), np.diag(p.variance * p.unit**2), atol=1e-10)
     np.testing.assert_allclose(xi, (h - h.mean(axis=0)) @ p.W, atol=1e-12)
@@ -87,3 +87,13 @@ def test_lanczos_that_cannot_converge_falls_back_to_lapack():
     values, vectors = top_eigenvectors(np.eye(200), 10, Solver.FAST)
     np.testing.assert_allclose(values, 1)
     np.testing.assert_allclose(vectors.T @ vectors, np.eye(10), atol=1e-10)
+
+
+@pytest.mark.parametrize("n", [100, 9000])
+def test_a_mean_far_above_the_spread_does_not_cost_the_directions(n):
+    h = features(n, 40, dtype="f4") * np.float32(1 / 64) + np.float32(64)
+    centred = h.astype("f8") - h.mean(axis=0, dtype="f8")
+    best = np.linalg.eigh(centred.T @ centred)[1][:, -10:]
+    p = projection(h)
+    np.testing.assert_allclose(p.mean, h.mean(axis=0, dtype="f8"), atol=1e-5)
+    assert np.rad2deg(subspace_angles(p.W.astype("f8"), best).max()) < 0.1

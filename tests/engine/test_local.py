@@ -1,10 +1,11 @@
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
 from pdac_cli.density.model import Scorer
 from pdac_cli.engine import grouping, local, scratch
+from pdac_cli.engine.arrays import ArraySource
 from pdac_cli.engine.source import Classes, Plan, count_classes, ignore, make_plan
 from pdac_cli.errors import DataError, StorageError
 from pdac_cli.options import DensityOptions, InputOptions, RunOptions
@@ -13,47 +14,11 @@ from tests.oracles import clustered
 PLAN = Plan(chunk_rows=1000, memory=1 << 30, jobs=2, in_memory=True)
 
 
-@dataclass(frozen=True)
-class Rows:
-    ids: np.ndarray
-    h: np.ndarray
-    y: np.ndarray
-
-
-@dataclass(frozen=True)
-class Arrays:
-    """A source in memory."""
-
-    h: np.ndarray
-    y: np.ndarray
-
-    @property
-    def n(self):
-        return len(self.h)
-
-    @property
-    def dim(self):
-        return self.h.shape[1]
-
-    @property
-    def dtype(self):
-        return self.h.dtype
-
-    def chunks(self, rows):
-        for at in range(0, self.n, rows):
-            part = slice(at, at + rows)
-            yield Rows(np.arange(self.n)[part], self.h[part], self.y[part])
-
-    def label_chunks(self, rows):
-        for chunk in self.chunks(rows):
-            yield chunk.ids, chunk.y
-
-
 @pytest.fixture
 def source():
     rng = np.random.default_rng(0)
     y = rng.permutation(np.repeat([2, 3, 7, 40], [1, 150, 900, 2400]))
-    return Arrays(clustered(len(y), 20, 6).astype("f4") + y[:, None].astype("f4"), y)
+    return ArraySource(clustered(len(y), 20, 6).astype("f4") + y[:, None].astype("f4"), y)
 
 
 def classes_of(source):
@@ -110,7 +75,7 @@ def test_scores_are_conditional_plus_prior_for_every_row_once(source):
 
 def test_a_model_of_more_classes_scores_the_ones_there_are(source):
     model = fit(source)
-    some = Arrays(source.h[source.y != 3], source.y[source.y != 3])
+    some = ArraySource(source.h[source.y != 3], source.y[source.y != 3])
     _, codes, log_p = score(some, model)
     whole = score(source, model)
     np.testing.assert_array_equal(log_p[codes == 2], whole[2][whole[1] == 3])
@@ -130,11 +95,11 @@ def test_classes_are_counted_in_any_chunks(source):
     np.testing.assert_array_equal(counted.labels, [2, 3, 7, 40])
     np.testing.assert_array_equal(counted.counts, [1, 150, 900, 2400])
     with pytest.raises(DataError, match="no usable row"):
-        count_classes(Arrays(source.h[:0], source.y[:0]), PLAN, InputOptions())
+        count_classes(ArraySource(source.h[:0], source.y[:0]), PLAN, InputOptions())
 
 
 def test_a_small_memory_means_scratch_and_small_chunks(source):
-    wide = Arrays(np.zeros((3000, 4096), "f4"), np.zeros(3000, int))
+    wide = ArraySource(np.zeros((3000, 4096), "f4"), np.zeros(3000, int))
     small = make_plan(wide, InputOptions(), RunOptions(memory=1 << 25))
     assert not small.in_memory
     assert small.chunk_rows == 1024

@@ -1,0 +1,54 @@
+"""Rows in memory as a source, for callers that have arrays and no files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pdac_cli.density.blocks import Array
+
+
+@dataclass(frozen=True)
+class ArrayChunk:
+    """Some rows; see `source.Chunk`."""
+
+    ids: Array  # (m,)
+    h: Array  # (m, D)
+    y: Array  # (m,)
+
+
+@dataclass(frozen=True)
+class ArraySource:
+    """All rows; see `source.Source`."""
+
+    h: Array  # (n, D) float16, float32 or float64
+    y: Array  # (n,) whole numbers
+
+    @property
+    def n(self) -> int:
+        """How many rows there are."""
+        return len(self.h)
+
+    @property
+    def dim(self) -> int:
+        """The number of features D."""
+        return int(self.h.shape[1])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """What the rows are stored as."""
+        return self.h.dtype
+
+    def chunks(self, rows: int) -> Iterator[ArrayChunk]:
+        """Yield the rows, `rows` at a time."""
+        for at in range(0, self.n, rows):
+            part = slice(at, at + rows)
+            yield ArrayChunk(np.arange(at, min(at + rows, self.n)), self.h[part], self.y[part])
+
+    def label_chunks(self, rows: int) -> Iterator[tuple[Array, Array]]:
+        """Yield ids and labels."""
+        for chunk in self.chunks(rows):
+            yield chunk.ids, chunk.y
