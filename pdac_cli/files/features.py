@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from pdac_cli.options import InputOptions
 __all__ = ["Chunk", "FeatureSet", "open_features"]
 
 
-def open_features(options: InputOptions) -> FeatureSet:
+def open_features(options: InputOptions, open_file: Callable[[Path, bool], Container] = open_container) -> FeatureSet:
     """Open the files as one set, checking all that can be checked without reading every row."""
     paths = _expand(options.paths)
     stats = {path: _identity(path) for path in paths if path.exists()}
@@ -35,7 +36,7 @@ def open_features(options: InputOptions) -> FeatureSet:
         notes: list[str] = []
         start = 0
         for path in paths:
-            container = open_container(path, options.allow_external)
+            container = open_file(path, options.allow_external)
             stack.callback(container.close)
             part = _open_part(container, options, start, notes)
             _check_fits(parts, part)

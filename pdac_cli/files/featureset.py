@@ -102,14 +102,14 @@ class FeatureSet:
         """Let go of the files."""
         self._stack.close()
 
-    def chunks(self, rows: int, *, logits: bool = False) -> Iterator[Chunk]:
-        """All usable rows in order, those of ``rows`` consecutive positions at a time.
+    def chunks(self, rows: int, *, logits: bool = False, start: int = 0) -> Iterator[Chunk]:
+        """All usable rows from ``start`` on, in order, those of ``rows`` consecutive positions at a time.
 
         Chunk k holds the usable ones of the global rows k·rows to (k + 1)·rows, wherever files begin and end.
         """
         dropped = ignored = 0
-        for start in range(0, self.n, rows):
-            chunk = self._read(np.arange(start, min(self.n, start + rows)), logits)
+        for first in range(start - start % rows, self.n, rows):
+            chunk = self._read(np.arange(max(first, start), min(self.n, first + rows)), logits)
             wanted = chunk.y != self._coding.ignore if self._coding.ignore is not None else np.ones(len(chunk.y), bool)
             bad = nonfinite_rows(chunk.h) & wanted
             if bad.any() and not self._options.drop_nonfinite:
