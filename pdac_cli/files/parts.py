@@ -10,7 +10,6 @@ import fcntl
 import io
 import json
 import re
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -57,11 +56,12 @@ class Parts:
         for path in self._paths:
             try:
                 with np.load(path, allow_pickle=False) as archive:
-                    yield {name: archive[name] for name in archive.files}
-            except (*DAMAGE, zipfile.BadZipFile) as problem:
+                    columns = {name: archive[name] for name in archive.files}
+            except DAMAGE as problem:
                 raise DataError(
                     f"{path}: damaged ({plain(problem)}); expected a finished part; remove it and run again"
                 ) from None
+            yield columns
 
     def remove(self) -> None:
         """Remove the parts, their manifest and the folder, and nothing that is not ours."""
