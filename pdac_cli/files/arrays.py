@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import zipfile
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -82,17 +83,15 @@ class PackedArray:
         self._row = math.prod(self.shape[1:]) * self.dtype.itemsize
         self.step = _span(self.shape, self.dtype)
         self._stream: IO[bytes] | None = None
+        self._lock = threading.Lock()  # one position for all readers
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start to stop, (stop − start, …)."""
-        with reading(self._path, f"{quote(self._member)} from row {start:,} to {stop:,}"):
-            try:
-                if self._stream is None:
-                    self._stream = self._archive.open(self._member)
-                self._stream.seek(self._start + start * self._row)
-                data = self._stream.read((stop - start) * self._row)
-            except zipfile.BadZipFile as problem:  # a wrong checksum
-                raise ValueError(str(problem)) from None
+        with self._lock, reading(self._path, f"{quote(self._member)} from row {start:,} to {stop:,}"):
+            if self._stream is None:
+                self._stream = self._archive.open(self._member)
+            self._stream.seek(self._start + start * self._row)
+            data = self._stream.read((stop - start) * self._row)
             return np.frombuffer(data, self.dtype).reshape(stop - start, *self.shape[1:]).copy()
 
 
@@ -127,12 +126,9 @@ def open_npy(path: Path) -> MappedArray:
 def open_member(archive: zipfile.ZipFile, member: str, path: Path) -> RowArray:
     """A member of an ``.npz`` archive: mapped if it is stored as it is, else unpacked while reading."""
     with reading(path, quote(member)):
-        try:
-            info = archive.getinfo(member)
-            with archive.open(info) as stream:
-                header = Header(stream, path, quote(member))
-        except (zipfile.BadZipFile, NotImplementedError) as problem:
-            raise ValueError(str(problem)) from None
+        info = archive.getinfo(member)
+        with archive.open(info) as stream:
+            header = Header(stream, path, quote(member))
         if info.compress_type != zipfile.ZIP_STORED:
             _check_size(path, header, info.file_size, quote(member))
             return PackedArray(archive, member, path, header)

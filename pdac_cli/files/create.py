@@ -10,12 +10,13 @@ from __future__ import annotations
 import io
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import h5py
+import numpy as np
 
 from pdac_cli.files.atomic import atomic_path, write_bytes
 
@@ -26,6 +27,15 @@ def write_hdf5(path: Path, fill: Callable[[h5py.File], None], force: bool) -> No
     with h5py.File(memory, "w") as file:
         fill(file)
     write_bytes(path, memory.getvalue(), force)
+
+
+def text_dtype(values: Sequence[bytes]) -> np.dtype[Any]:
+    """The fixed-length UTF-8 type that holds all ``values``.
+
+    Damaged strings of variable length make the HDF5 library loop for ever or crash, so we write none.
+    """
+    dtype: np.dtype[Any] = h5py.string_dtype("utf-8", max([1, *map(len, values)]))
+    return dtype
 
 
 class GrowingFile:

@@ -63,13 +63,13 @@ def list_datasets(file: h5py.File, limit: int = 10_000) -> list[str]:
     names: list[str] = []
 
     def visit(name: str, item: object) -> bool | None:
-        if isinstance(item, h5py.Dataset):
+        if isinstance(item, h5py.Dataset) and isinstance(name, str):  # h5py gives bytes that are no UTF-8 as they are
             names.append(name)
         return True if len(names) >= limit else None
 
     with suppress(*DAMAGE):  # damaged: list what was found
         file.visititems(visit)
-        names += [name for name in file if not isinstance(_link(file, name), h5py.HardLink)]
+        names += [name for name in file if isinstance(name, str) and not isinstance(_link(file, name), h5py.HardLink)]
     return names
 
 
@@ -99,10 +99,7 @@ def resolve(file: h5py.File, key: str, allow_external: bool) -> Any:
         link = _link(item, name) if isinstance(item, h5py.Group) else None
         if link is None:
             found = f"{quote(key)} is a link to nothing" if hops else f"has no dataset {quote(key)}"
-            raise DataError(
-                f"{path}: {found}; expected one of those it holds: {describe_datasets(file)}; "
-                "name it with --features-key or --labels-key"
-            )
+            raise DataError(f"{path}: {found}; expected one of those it holds: {describe_datasets(file)}")
         if isinstance(link, h5py.SoftLink):
             hops += 1
             if hops > _MAX_LINKS:

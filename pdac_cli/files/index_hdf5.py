@@ -1,4 +1,7 @@
-"""Index files as HDF5: one dataset per column, settings as attributes."""
+"""Index files as HDF5: one dataset per column, settings as attributes.
+
+Text has a fixed length, and only such text is read; see :func:`pdac_cli.files.create.text_dtype`.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdac_cli.errors import DataError
+from pdac_cli.files.create import text_dtype
 from pdac_cli.files.datasets import get_dataset
 from pdac_cli.files.hdf5 import open_hdf5
 from pdac_cli.files.index_json import check_options
@@ -25,9 +29,11 @@ def index_to_hdf5(index: Index) -> bytes:
     """The same index gives the same bytes."""
     memory = io.BytesIO()
     with h5py.File(memory, "w") as file:
-        file.attrs["format"], file.attrs["version"], file.attrs["meaning"] = FORMAT, VERSION, MEANING
-        file.attrs["method"], file.attrs["budget"], file.attrs["seed"] = index.method, index.budget, index.seed
-        file.attrs["options"] = json.dumps(dict(sorted(index.options.items())), allow_nan=False)
+        options = json.dumps(dict(sorted(index.options.items())), allow_nan=False)
+        settings = {"format": FORMAT, "meaning": MEANING, "method": index.method, "options": options}
+        for name, text in settings.items():
+            file.attrs.create(name, text.encode(), dtype=text_dtype([text.encode()]))
+        file.attrs["version"], file.attrs["budget"], file.attrs["seed"] = VERSION, index.budget, index.seed
         for name in INTEGER_COLUMNS:
             _put(file, name, getattr(index, name).astype(np.int64))
         _put(file, "log_density", index.log_density.astype(np.float64))
@@ -46,7 +52,8 @@ def _put(file: h5py.File, name: str, values: NDArray[Any]) -> None:
 
 
 def _put_text(file: h5py.File, name: str, values: list[str]) -> None:
-    file.create_dataset(name, data=values, dtype=h5py.string_dtype(), shape=(len(values),), track_times=False)
+    raw = [value.encode("utf-8", "backslashreplace") for value in values]
+    file.create_dataset(name, (len(raw),), text_dtype(raw), raw, track_times=False)
 
 
 def index_from_hdf5(path: Path) -> Index:
@@ -75,14 +82,18 @@ def index_from_hdf5(path: Path) -> Index:
 
 
 def _attribute(file: h5py.File, name: str) -> Any:
-    value = file.attrs.get(name)
-    return value.item() if isinstance(value, np.generic) else value
+    if name not in file.attrs or file.attrs.get_id(name).dtype.kind == "O":
+        return None
+    value = file.attrs[name]
+    value = value.item() if isinstance(value, np.generic) else value
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
 
 
 def _setting(file: h5py.File, name: str, kind: type[Any], path: Path) -> Any:
     value = _attribute(file, name)
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise DataError(f"{path}: attribute '{name}' is a {type(value).__name__}; expected {kind.__name__}")
+        found = "missing or of variable length" if value is None else f"a {type(value).__name__}"
+        raise DataError(f"{path}: attribute '{name}' is {found}; expected a {kind.__name__}; write the file again")
     return value
 
 
@@ -99,9 +110,10 @@ def _numbers(file: h5py.File, name: str, kinds: str, path: Path) -> NDArray[Any]
 
 def _text(file: h5py.File, name: str, path: Path) -> list[str]:
     dataset = get_dataset(file, name, allow_external=False)
-    if dataset.ndim != 1 or h5py.check_string_dtype(dataset.dtype) is None or len(dataset) > _MAX_ROWS:
-        raise DataError(f"{path}: {quote(name)} is {dataset.dtype} {shape_text(dataset.shape)}; expected strings (m,)")
-    return [str(value) for value in dataset.asstr(errors="backslashreplace")[:]]
+    if dataset.ndim != 1 or dataset.dtype.kind != "S" or dataset.nbytes > _MAX_ROWS:
+        found = f"{dataset.dtype} {shape_text(dataset.shape)}"
+        raise DataError(f"{path}: {quote(name)} is {found}; expected strings of fixed length (m,)")
+    return [value.decode("utf-8", "backslashreplace") for value in dataset[:].tolist()]
 
 
 def _options(file: h5py.File, path: Path) -> dict[str, Any]:

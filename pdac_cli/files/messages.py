@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import lzma
 import re
 import stat
+import struct
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +15,10 @@ from pathlib import Path
 from pdac_cli.errors import DataError, StorageError
 
 # What h5py, zipfile and numpy raise on content that is not what it says it is.
-DAMAGE = (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError, EOFError, MemoryError)
+DAMAGE: tuple[type[Exception], ...] = (
+    OSError, RuntimeError, ValueError, LookupError, TypeError, OverflowError, EOFError, MemoryError,
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error,
+)  # fmt: skip
 
 
 def quote(name: str, limit: int = 60) -> str:

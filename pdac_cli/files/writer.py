@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from pdac_cli.errors import DataError
-from pdac_cli.files.create import GrowingFile, growing_hdf5
+from pdac_cli.files.create import GrowingFile, growing_hdf5, text_dtype
 from pdac_cli.files.values import fingerprint_of, fingerprint_rows
 
 FORMAT, VERSION = "pdac-features", 1
@@ -51,7 +51,8 @@ class FeatureWriter:
                 if self._num_logits is not None:
                     _create(file, "logits", (self._num_logits,), self._dtype)
                 if self._label_names is not None:
-                    file.create_dataset("label_names", data=list(self._label_names), dtype=h5py.string_dtype())
+                    names = [name.encode() for name in self._label_names]
+                    file.create_dataset("label_names", (len(names),), text_dtype(names), names, track_times=False)
             self._stack = stack.pop_all()
         return self
 

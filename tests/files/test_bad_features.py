@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -347,3 +348,17 @@ def test_rows_out_of_range(tmp_path: Path) -> None:
                 features.read_rows(np.array([3, row]))
         with pytest.raises(DataError, match="no 'logits'"):
             features.read_rows(np.array([3]), logits=True)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_damaged_archives_are_read_or_refused(save: Callable[..., None], tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    save(tmp_path / "f.npz", features=H, labels=Y)
+    whole = (tmp_path / "f.npz").read_bytes()
+    for _ in range(200):
+        data = bytearray(whole)
+        for at in rng.integers(0, len(data), 3):
+            data[at] = rng.integers(0, 256)
+        (tmp_path / "f.npz").write_bytes(data)
+        with contextlib.suppress(DataError):
+            read_all(tmp_path / "f.npz")

@@ -103,7 +103,7 @@ def test_json_is_plain_to_see(tmp_path: Path) -> None:
         file["x"] = 1
     write_index(ONE, tmp_path / "a.h5", True)
     with h5py.File(tmp_path / "a.h5") as file:
-        assert file.attrs["meaning"] == "these rows are kept"
+        assert file.attrs["meaning"] == b"these rows are kept"
         assert file["row"][:].tolist() == [7, 0, 99]
         assert file["class_counts"][:].tolist() == [[0, 1], [1, 2]]
 
@@ -239,9 +239,11 @@ HDF5: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "density": (as_hdf5(lambda f: swap(f, "log_density", [1, 2, 3])), "'log_density' is int64 .*expected floats"),
     "method": (as_hdf5(lambda f: f.attrs.__setitem__("method", 3)), "'method' is a int"),
-    "options": (as_hdf5(lambda f: f.attrs.__setitem__("options", "[")), "'options' is no JSON object"),
-    "files": (as_hdf5(lambda f: swap(f, "sources/files", ["[1]", "[]"])), "'sources/files' of source 0"),
+    "options": (as_hdf5(lambda f: f.attrs.__setitem__("options", np.bytes_(b"["))), "'options' is no JSON object"),
+    "files": (as_hdf5(lambda f: swap(f, "sources/files", np.array([b"[1]", b"[]"]))), "'sources/files' of source 0"),
     "sources": (as_hdf5(lambda f: swap(f, "sources/rows", [8])), "'sources' have different lengths"),
+    "vlen": (as_hdf5(lambda f: swap(f, "label_names", ["a", "b"])), "'label_names' is object .*of fixed length"),
+    "vlen attribute": (as_hdf5(lambda f: f.attrs.__setitem__("method", "pdac")), "'method' is missing or of var"),
     "names": (as_hdf5(lambda f: swap(f, "label_names", [1, 2])), "'label_names' is int64 .*expected strings"),
 }  # fmt: skip
 
