@@ -33,7 +33,7 @@ class Model:
     labels: Array  # (C,) int64, ascending
     counts: Array  # (C,) int64, n_y
     mean: Array  # (C, D) h̄_y
-    unit: Array  # (C,) power of two near the class's extent, in which sums are taken
+    unit: Array  # (C,) what rows are divided by while computing: 1, or a power of two near an extreme extent
     W: Array  # (C, D, d)
     dims: Array  # (C,) int64, d_y; 0: flat density
     alpha: Array  # (C, L)
@@ -77,7 +77,7 @@ def fit_classes(
             fill(blocks, c, first, project_centred(part, projection.W))
     dims = np.array([p.W.shape[1] for p in projections])
     unit = np.array([p.unit for p in projections])
-    # The mixtures are fitted in the class's own unit, where every number is of order one.
+    # The mixtures are fitted in the class's unit and turned back at the end.
     variance = np.array([p.variance.mean() if len(p.variance) else 1.0 for p in projections])
     chosen = [initial_rows(rows.label, rows.count, options.components, seed) for rows in classes]
     mixtures, history = expectation_maximisation(

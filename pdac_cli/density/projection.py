@@ -24,7 +24,7 @@ class Projection:
     mean: Array  # (D,) h̄_y, Eq. (1)
     W: Array  # (D, d_y), Eq. (3); d_y = 0 for a class that does not vary
     variance: Array  # (d_y,) eigenvalues of H̄_y, descending, in unit²
-    unit: float  # a power of two near the class's extent; sums are taken in this unit, so that no scale overflows
+    unit: float  # what rows are divided by so that no scale overflows: 1, or a power of two near an extreme extent
 
 
 def project(h: Array, mean: Array, W: Array, unit: float) -> Array:
@@ -96,7 +96,7 @@ class Centred:
             mean += np.full(len(part), 1 / rows.count, dtype) @ part
         extent = float(np.max(high / 2 - low / 2))
         self.constant = extent == 0.0
-        self.unit = 1.0 if self.constant else float(2.0 ** np.ceil(np.log2(extent)))
+        self.unit = _unit(extent)
         self.mean: Array = (low if self.constant else mean).astype(dtype)
         if raw is not None:
             self._kept = [_centre(part, self.mean, self.unit) for part in raw]
@@ -131,16 +131,23 @@ def _centre(h: Array, mean: Array, unit: float) -> Array:
     n = len(h)
     out = np.empty((block_count(n) * ROWS, h.shape[1]), mean.dtype)
     np.subtract(h, mean, out=out[:n], dtype=mean.dtype)
-    out[:n] *= mean.dtype.type(1.0 / unit)
+    if unit != 1.0:
+        out[:n] *= mean.dtype.type(1.0 / unit)
     out[n:] = 0
     return out
+
+
+def _unit(extent: float) -> float:
+    """Return 1, or a power of two near the extent where its squares could leave single precision."""
+    return 1.0 if extent == 0.0 or 2.0**-20 < extent < 2.0**20 else float(2.0 ** np.ceil(np.log2(extent)))
 
 
 def _top_directions(centred: Centred, count: int, dim: int, solver: Solver, device: Device) -> tuple[Array, Array]:
     """Return the largest eigenvalues of the covariance (2), in units of unit², and their eigenvectors (3)."""
     features = len(centred.mean)
     if count < features:  # the n × n Gram matrix has the same non-zero eigenvalues and is smaller
-        rows = device.move(np.concatenate([part for _, part in centred])[:count])
+        parts = [part for _, part in centred]
+        rows = device.move((parts[0] if len(parts) == 1 else np.concatenate(parts))[:count])
         values, U = _eigenvectors(rows @ rows.T / count, min(dim, count), solver, device)
         W = device.host(rows.T @ device.move(U))
         norms = np.linalg.norm(W, axis=0)

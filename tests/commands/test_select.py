@@ -45,7 +45,7 @@ def test_json_and_hdf5_say_that_these_rows_are_kept(pdac, tmp_path):
     pdac("select", "--budget", 10, SAMPLE, "-o", tmp_path / "c.h5")
     assert json.loads((tmp_path / "c.json").read_text())["meaning"] == "these rows are kept"
     with h5py.File(tmp_path / "c.h5") as file:
-        assert file.attrs["meaning"] == "these rows are kept"
+        assert file.attrs["meaning"] == b"these rows are kept"
 
 
 def test_with_a_model_or_without_the_answer_is_the_same(pdac, tmp_path):
