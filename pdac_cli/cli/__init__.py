@@ -15,6 +15,7 @@ from pdac_cli.cli.extract import extract
 from pdac_cli.cli.fit import fit
 from pdac_cli.cli.merge import merge
 from pdac_cli.cli.select import select
+from pdac_cli.cli.stream import stream
 from pdac_cli.errors import PdacError
 
 _INTERRUPTED, _TERMINATED = 130, 143  # 128 + the signal's number
@@ -28,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (extract, fit, select, merge):
+for verb in (extract, fit, select, stream, merge):
     app.command()(verb)
 
 

@@ -46,7 +46,7 @@ def streaming_em(mixture: Mixtures, xi: Array, beta: float, ridge: float) -> tup
     padded = np.zeros((1, width, len(xi)))
     padded[0, : xi.shape[1]] = xi.T
     phi = quadratic(padded, np.ones((1, len(xi))))
-    r, log_p = e_step(coefficients(mixture), phi)
+    r, log_p = e_step(coefficients(mixture), phi, comps)
     sums = r @ phi.swapaxes(1, 2)
     rows = m_step(sums, comps, mixture.dims, np.array([len(xi)]), np.array([ridge]))
     moved = (sums[:, :comps, 0] > ALPHA_FLOOR)[..., None]  # (1, L, 1)

@@ -68,7 +68,8 @@ class StreamedClass:
         if self.fitted is None:
             return np.full(len(h), np.nan)
         xi = (h / self.unit - self.fitted.mean) @ self.fitted.W
-        _, log_p = e_step(self.fitted.theta, _features(xi, self.fitted.mixture))
+        mixture = self.fitted.mixture
+        _, log_p = e_step(self.fitted.theta, _features(xi, mixture), mixture.alpha.shape[1])
         scored: Array = log_p[0] - self.fitted.dims * np.log(self.unit)
         return scored
 

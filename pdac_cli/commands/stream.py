@@ -1,0 +1,226 @@
+"""``pdac stream``: feature files, read once in batches, to a replay buffer (the paper's Algorithm 2)."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+
+import numpy as np
+
+from pdac_cli.commands.stream_inputs import note_seen, plan_legs
+from pdac_cli.commands.stream_report import Reporter, mean_log_density
+from pdac_cli.commands.stream_run import Run, begin, outcome_options
+from pdac_cli.console import Console, table
+from pdac_cli.density.streaming import to_model
+from pdac_cli.engine.resources import one_blas_thread
+from pdac_cli.errors import UsageError
+from pdac_cli.files.atomic import check_output
+from pdac_cli.files.features import open_features
+from pdac_cli.files.follow import first_shape
+from pdac_cli.files.index import Index, Source, index_suffix, write_index
+from pdac_cli.files.model import StoredModel, write_model
+from pdac_cli.options import StreamMethod, StreamOptions
+
+
+@dataclass(frozen=True)
+class ClassLine:
+    """One class of the summary."""
+
+    label: int
+    name: str | None
+    rows: int  # seen
+    kept: int
+
+
+@dataclass(frozen=True)
+class StreamSummary:
+    """What the stream has come to."""
+
+    output: str
+    state: str | None
+    model: str | None
+    method: str
+    budget: int
+    kept: int
+    rows: int  # seen in all
+    new_rows: int  # in this run
+    sources: int  # files seen in all
+    replaced: int  # rows that entered in the place of another, in all
+    mean_log_density: float | None  # of the buffer, as of when its rows entered
+    rows_per_second: float | None
+    dropped: int
+    ignored: int
+    seed: int
+    classes: list[ClassLine]
+    warnings: list[str]
+
+    def text(self) -> str:
+        """Return the summary for people."""
+        speed = "" if self.rows_per_second is None else f", {self.rows_per_second:,.0f} rows/s"
+        density = "" if self.mean_log_density is None else f", mean log-density {self.mean_log_density:.2f}"
+        head = [
+            f"kept {self.kept:,} of {self.rows:,} rows by {self.method} ({self.new_rows:,} new{speed})",
+            f"{self.replaced:,} rows replaced an earlier one{density}",
+        ]
+        rows = [["class", "rows", "kept"]]
+        rows += [[line.name or str(line.label), f"{line.rows:,}", f"{line.kept:,}"] for line in self.classes[:20]]
+        tail = [f"  … and {len(self.classes) - 20:,} more classes"] if len(self.classes) > 20 else []
+        return "\n".join([*head, table(rows), *tail])
+
+
+def run(options: StreamOptions) -> StreamSummary:
+    """Read what is new of the files, go on with the buffer and the densities, write them."""
+    console = Console.of(options.run)
+    _check_usage(options)
+    resumed = options.state is not None and options.state.exists()
+    with _stop_requests(options.state is not None) as stopping, one_blas_thread():
+        names, features = _look(options, resumed, console)
+        growing = options.input.paths[-1] if options.follow else None
+        running = begin(options, features)
+        legs = plan_legs(names, running.places, options.input, growing)
+        note_seen(names, legs, console)
+        before = running.stream.reservoir.seen
+        report = Reporter(options, running.stream, resumed)
+        with report.line():
+            running.travel(legs, report, stopping)
+        seconds = report.seconds
+        if legs or not resumed:
+            running.save()
+        _warn(running, options, console)
+        _write(running, options, resumed)
+    return _summary(running, options, before, seconds, console)
+
+
+def _check_usage(options: StreamOptions) -> None:
+    index_suffix(options.output)
+    if options.model is not None and options.method is StreamMethod.ER:
+        raise UsageError("--model is given with --method er, which has no density; leave one of them out")
+    outputs = [path for path in (options.output, options.state, options.model, options.trace) if path is not None]
+    if len({path.resolve() for path in outputs}) < len(outputs):
+        raise UsageError("two of --output, --state, --model and --trace are the same file; expected different paths")
+
+
+def _look(options: StreamOptions, resumed: bool, console: Console) -> tuple[tuple[str, ...], int]:
+    """Check all that can be checked before long work; return the finished files' names and D."""
+    paths = options.input.paths[:-1] if options.follow else options.input.paths
+    names: tuple[str, ...] = ()
+    inputs: list[Path] = [Path(options.input.paths[-1])] if options.follow else []
+    features = None
+    if paths:
+        with open_features(replace(options.input, paths=paths)) as source:
+            names, features = source.files, source.dim
+            inputs += source.paths
+            for note in source.notes:
+                console.note(f"note: {note}")
+    outputs = [path for path in (options.output, options.model, options.trace) if path is not None]
+    for path in outputs:  # those of a stream that goes on are its own to replace
+        check_output(path, inputs, options.run.force or resumed)
+    if options.state is not None:
+        check_output(options.state, inputs, force=True)
+    if features is None:
+        features = first_shape(options.input, options.input.paths[-1], options.timeout)
+    if options.method is StreamMethod.SPDAC and options.density.dim > features:
+        raise UsageError(f"--dim is {options.density.dim}, the data has {features} features; expected at most as many")
+    return names, features
+
+
+@contextmanager
+def _stop_requests(resumable: bool) -> Iterator[Callable[[], bool]]:
+    """Within the block, SIGTERM and SIGINT ask for an end that loses nothing, where a state file can keep it."""
+    asked = threading.Event()
+
+    def ask(_signal: int, _frame: FrameType | None) -> None:
+        asked.set()
+
+    if not resumable or threading.current_thread() is not threading.main_thread():
+        yield asked.is_set
+        return
+    former = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked.is_set
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+def _warn(running: Run, options: StreamOptions, console: Console) -> None:
+    stream = running.stream
+    if options.budget > stream.reservoir.seen:
+        seen = f"there are {stream.reservoir.seen:,} usable rows"
+        console.warn(f"--budget is {options.budget:,} and {seen}; all are kept")
+    waiting = sorted(label for label, known in stream.classes.items() if known.fitted is None)
+    if waiting:
+        shown = ", ".join(map(str, waiting[:8])) + (f" and {len(waiting) - 8} more" if len(waiting) > 8 else "")
+        needed = max(options.density.dim, options.density.components) + 1
+        console.warn(
+            f"no density yet for {'class' if len(waiting) == 1 else 'classes'} {shown}: fewer than {needed} rows, "
+            "or all the same; their rows enter as in plain reservoir sampling"
+        )
+
+
+def _write(running: Run, options: StreamOptions, resumed: bool) -> None:
+    """Write the buffer and, where asked for, the model."""
+    force = options.run.force or resumed
+    if options.model is not None:
+        model = to_model(list(running.stream.classes.values()), options.density)
+        fingerprint = _fingerprint([place.fingerprint for place in running.places])
+        stored = StoredModel(model, fingerprint, running.label_names, outcome_options(options), options.seed)
+        write_model(stored, options.model, force)
+    columns = running.stream.reservoir.columns
+    index = Index(
+        row=columns["row"],
+        source=columns["source"],
+        task=columns["source"] + 1,  # each file is a task of its own
+        label=columns["label"],
+        log_density=columns["log_density"],
+        sources=tuple(
+            Source(place.fingerprint, (place.path,), place.rows, k + 1) for k, place in enumerate(running.places)
+        ),
+        method=options.method.value,
+        budget=options.budget,
+        seed=options.seed,
+        options=outcome_options(options),
+        label_names=running.label_names,
+    )
+    write_index(index, options.output, force)
+
+
+def _fingerprint(fingerprints: list[str]) -> str:
+    """Return the one of a single file, or a hash of all."""
+    if len(fingerprints) == 1:
+        return fingerprints[0]
+    return hashlib.blake2b("\n".join(fingerprints).encode(), digest_size=16).hexdigest()
+
+
+def _summary(running: Run, options: StreamOptions, before: int, seconds: float, console: Console) -> StreamSummary:
+    stream, names = running.stream, running.label_names
+    kept = dict(zip(*np.unique(stream.reservoir.columns["label"], return_counts=True), strict=True))
+    new = stream.reservoir.seen - before
+    return StreamSummary(
+        output=str(options.output),
+        state=str(options.state) if options.state else None,
+        model=str(options.model) if options.model else None,
+        method=options.method.value,
+        budget=options.budget,
+        kept=stream.reservoir.size,
+        rows=stream.reservoir.seen,
+        new_rows=new,
+        sources=len(running.places),
+        replaced=stream.reservoir.replaced,
+        mean_log_density=mean_log_density(stream),
+        rows_per_second=round(new / seconds, 1) if new else None,
+        dropped=running.dropped,
+        ignored=running.ignored,
+        seed=options.seed,
+        classes=[
+            ClassLine(label, None if names is None else names[label], rows, int(kept.get(label, 0)))
+            for label, rows in sorted(stream.rows.items())
+        ],
+        warnings=console.warnings,
+    )

@@ -1,0 +1,84 @@
+"""What `pdac stream` tells while it runs: a line at a terminal, a trace file for plots."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from pdac_cli.engine.streaming import Stream
+from pdac_cli.files.trace import TraceFile
+from pdac_cli.options import StreamOptions
+
+_TRACE_BATCHES = 8
+_COLUMNS = (
+    "rows", "seconds", "rows_per_second", "kept", "replaced", "turnover", "classes_seen", "classes_kept",
+    "mean_log_density", "class_counts",
+)  # fmt: skip
+
+
+class Reporter:
+    """Told of every batch; shows and records how the stream goes."""
+
+    def __init__(self, options: StreamOptions, stream: Stream, resumed: bool) -> None:
+        self._every = _TRACE_BATCHES * options.batch
+        self._shown = not (options.run.quiet or options.run.json) and sys.stderr.isatty()
+        self._begun = self._last = time.monotonic()
+        self._rows = self._first_rows = stream.reservoir.seen
+        self._replaced = stream.reservoir.replaced
+        self._trace = None
+        if options.trace is not None:
+            self._trace = TraceFile(options.trace, _COLUMNS, self._rows, options.run.force or resumed)
+
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.monotonic() - self._begun
+
+    def batch(self, stream: Stream, last: bool = False) -> None:
+        """Be told that a batch is done."""
+        seen = stream.reservoir.seen
+        due = seen // self._every > self._rows // self._every or (last and seen > self._rows)
+        if due and (self._trace is not None or self._shown):
+            self._tell(stream)
+
+    @contextmanager
+    def line(self) -> Iterator[None]:
+        """Clear the line at the end of the block."""
+        try:
+            yield
+        finally:
+            if self._shown:
+                sys.stderr.write("\r\x1b[K")
+                sys.stderr.flush()
+
+    def _tell(self, stream: Stream) -> None:
+        now, seen, buffer = time.monotonic(), stream.reservoir.seen, stream.reservoir
+        speed = (seen - self._rows) / max(now - self._last, 1e-9)
+        turnover = (buffer.replaced - self._replaced) / max(buffer.size, 1)
+        labels, counts = np.unique(buffer.columns["label"], return_counts=True)
+        mean = mean_log_density(stream)
+        if self._trace is not None:
+            text = " ".join(f"{label}:{count}" for label, count in zip(labels, counts, strict=True))
+            self._trace.add([
+                seen, f"{now - self._begun:.3f}", f"{speed:.1f}", buffer.size, buffer.replaced, f"{turnover:.4f}",
+                len(stream.rows), len(labels), "" if mean is None else f"{mean:.4f}", text,
+            ])  # fmt: skip
+        if self._shown:
+            density = "" if mean is None else f"  mean log-density {mean:.2f}"
+            sys.stderr.write(
+                f"\r\x1b[K{seen:,} rows  {speed:,.0f} rows/s  turnover {turnover:.1%}  "
+                f"{len(labels)} of {len(stream.rows)} classes, {counts.min()} to {counts.max()} rows each{density}"
+            )
+            sys.stderr.flush()
+        self._last, self._rows, self._replaced = now, seen, buffer.replaced
+
+
+def mean_log_density(stream: Stream) -> float | None:
+    """Return the mean log p̂(z) of the buffer's rows, as of when they entered; None if none has one."""
+    log_p = stream.reservoir.columns["log_density"]
+    known = log_p[~np.isnan(log_p)]
+    return float(known.mean()) if len(known) else None

@@ -1,0 +1,179 @@
+"""One run of a stream: through its files batch by batch, saving its state on the way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from pdac_cli.commands.stream_inputs import Leg, batches, fingerprint_of_first
+from pdac_cli.commands.stream_report import Reporter
+from pdac_cli.density.blocks import Array
+from pdac_cli.engine.packing import pack, unpack
+from pdac_cli.engine.streaming import Stream
+from pdac_cli.errors import DataError, Stopped
+from pdac_cli.files.features import FeatureSet, open_features
+from pdac_cli.files.follow import growing_rows, is_complete, open_first_rows
+from pdac_cli.files.kept import Option
+from pdac_cli.files.state import Place, State, check_options, damaged, read_state, write_state
+from pdac_cli.options import StreamOptions
+
+_POLL_SECONDS = 0.1
+_SAVE_ROWS = 4096  # at least, from one state file to the next
+_SAVE_SHARE = 0.5  # of the bytes read may go into state files
+
+
+@dataclass
+class Run:
+    """A stream on its way through its files."""
+
+    options: StreamOptions
+    stream: Stream
+    places: list[Place] = field(default_factory=list)
+    label_names: tuple[str, ...] | None = None
+    dropped: int = 0  # rows left out as not finite, in this run
+    ignored: int = 0  # and by their label
+    saved: int = 0  # rows seen when the state was written last
+    save_rows: int = _SAVE_ROWS
+
+    def travel(self, legs: list[Leg], report: Reporter, stopping: Callable[[], bool]) -> None:
+        """Read the files to their ends; save and raise Stopped when asked to."""
+        for leg in legs:
+            for source, leg_rows in self._sources(leg, stopping):
+                self._read(source, leg, leg_rows, report, stopping)
+                self.dropped += source.dropped
+                self.ignored += source.ignored
+        report.batch(self.stream, last=True)
+
+    def save(self) -> None:
+        """Write the state, if it is to be written."""
+        if self.options.state is None:
+            return
+        stream, arrays = self.stream, pack(self.stream)
+        state = State(outcome_options(self.options), stream.features, tuple(self.places), self.label_names, arrays)
+        write_state(state, self.options.state)
+        self.saved = stream.reservoir.seen
+        size = sum(array.nbytes for array in arrays.values())
+        self.save_rows = self.options.state_every or max(_SAVE_ROWS, int(size / (_SAVE_SHARE * 4 * stream.features)))
+
+    def _sources(self, leg: Leg, stopping: Callable[[], bool]) -> Iterator[tuple[FeatureSet, int]]:
+        """Yield the file, open, and the row to read from; a growing one again and again as whole batches arrive."""
+        if not leg.growing:
+            with open_features(replace(self.options.input, paths=(leg.path,))) as source:
+                yield source, leg.start
+                source.check_unchanged()
+            return
+        at, seen, news = leg.start, 0, time.monotonic()
+        ended = False
+        while not ended:
+            ended = is_complete(leg.path) or time.monotonic() - news > self.options.timeout
+            rows = growing_rows(leg.path, self.options.input.allow_external)
+            if rows > seen:
+                seen, news = rows, time.monotonic()
+            ready = rows if ended else rows - rows % self.options.batch
+            if ready > at:
+                with open_first_rows(self.options.input, leg.path, ready, growing=True) as source:
+                    yield source, at
+                at = ready
+            elif not ended:
+                self._check_stop(stopping, leg)
+                time.sleep(_POLL_SECONDS)
+        if at == 0:
+            raise DataError(f"{leg.path}: no row came in {self.options.timeout:g} s; expected a writer; see --timeout")
+
+    def _read(self, source: FeatureSet, leg: Leg, start: int, report: Reporter, stopping: Callable[[], bool]) -> None:
+        """Take in the rows of an open file."""
+        if source.dim != self.stream.features:
+            raise DataError(
+                f"{leg.path}: has {source.dim:,} features, the stream has {self.stream.features:,}; expected as many"
+            )
+        for batch in batches(source, start, self.options.batch):
+            labels = self._translated(batch.y, source, leg)
+            self.stream.take(leg.source, batch.ids, batch.h, labels)
+            self._stand(leg, batch.stop, source.n)
+            report.batch(self.stream)
+            if self.options.state is not None and self.stream.reservoir.seen - self.saved >= self.save_rows:
+                self._mark(leg)
+                self.save()
+            self._check_stop(stopping, leg)
+        self._stand(leg, source.n, source.n)
+        self._mark(leg)
+
+    def _stand(self, leg: Leg, rows: int, total: int) -> None:
+        """Note how far the file is read; its fingerprint is taken when it is needed."""
+        place = Place(leg.path, rows, "", rows if leg.growing else total)
+        if leg.source == len(self.places):
+            self.places.append(place)
+        else:
+            self.places[leg.source] = place
+
+    def _mark(self, leg: Leg) -> None:
+        place = self.places[leg.source]
+        found = fingerprint_of_first(leg.path, place.rows, self.options.input, leg.growing)
+        self.places[leg.source] = replace(place, fingerprint=found)
+
+    def _check_stop(self, stopping: Callable[[], bool], leg: Leg) -> None:
+        if not stopping():
+            return
+        if len(self.places) > leg.source:
+            self._mark(leg)
+        self.save()
+        raise Stopped(
+            f"stopped after {self.stream.reservoir.seen:,} rows of the stream; they are kept in {self.options.state}; "
+            "run the same command again to go on"
+        )
+
+    def _translated(self, y: Array, source: FeatureSet, leg: Leg) -> Array:
+        """Return the labels (n,) in the stream's own numbering of names, which new names extend."""
+        names, known = source.label_names, self.label_names
+        if not self.stream.rows:
+            self.label_names = known = names
+        if known == names:
+            return y
+        if known is None or names is None:
+            kinds = ["numbers" if each is None else "names" for each in (names, known)]
+            found = f"classes are {kinds[0]}, the stream's are {kinds[1]}"
+            raise DataError(f"{leg.path}: {found}; expected one kind in all")
+        self.label_names = (*known, *(name for name in names if name not in known))
+        place = {name: k for k, name in enumerate(self.label_names)}
+        return np.array([place[name] for name in names], np.int64)[y]
+
+
+def begin(options: StreamOptions, features: int) -> Run:
+    """Return the run that goes on from the state file, or a new one where there is none."""
+    if options.state is None or not options.state.exists():
+        return Run(options, Stream.begin(options, features), save_rows=options.state_every or _SAVE_ROWS)
+    state = read_state(options.state)
+    check_options(state, options.state, outcome_options(options), features)
+    stream = _unpacked(state, options.state, options)
+    run = Run(options, stream, list(state.places), state.label_names, saved=stream.reservoir.seen)
+    run.save_rows = options.state_every or _SAVE_ROWS
+    return run
+
+
+def outcome_options(options: StreamOptions) -> dict[str, Option]:
+    """Return the options that decide the outcome, as they are stored."""
+    density = {k: v for k, v in asdict(options.density).items() if options.method != "er"}
+    return {
+        "budget": options.budget,
+        "batch": options.batch,
+        "seed": options.seed,
+        "method": options.method.value,
+        "acceptance": options.acceptance.value,
+        "allocation": options.allocation.value,
+        "window": options.window,
+        "temperature": options.temperature,
+        "drop-nonfinite": options.input.drop_nonfinite,
+        "ignore-label": options.input.ignore_label,
+        **{name.replace("_", "-"): value for name, value in density.items()},
+    }
+
+
+def _unpacked(state: State, path: Path, options: StreamOptions) -> Stream:
+    try:
+        return unpack(state.arrays, options, state.features)
+    except (KeyError, ValueError, IndexError, TypeError, StopIteration) as problem:
+        raise damaged(path, problem) from None

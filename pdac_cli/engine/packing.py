@@ -1,0 +1,133 @@
+"""A stream as named arrays and back, bit for bit: what a state file holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from pdac_cli.density.blocks import Array
+from pdac_cli.density.mixture import Mixtures, coefficients
+from pdac_cli.density.moments import DenseMoments, SketchMoments
+from pdac_cli.density.streaming import Fitted, StreamedClass, new_class
+from pdac_cli.engine.streaming import Stream
+from pdac_cli.options import StreamOptions
+from pdac_cli.selection.reservoir import COLUMNS, Reservoir
+
+Arrays = dict[str, Array]
+
+
+def pack(stream: Stream) -> Arrays:
+    """Return everything the stream knows.  Arrays of C classes; those of a ragged kind are joined end to end."""
+    classes = list(stream.classes.values())
+    fitted = [known.fitted for known in classes if known.fitted is not None]
+    moments = [known.moments for known in classes if known.moments.count]
+    pending = [rows for known in classes for rows in known.pending]
+    arrays: Arrays = {
+        "seen": np.array([stream.reservoir.seen, stream.reservoir.replaced]),
+        "rows/label": np.array(list(stream.rows), np.int64),
+        "rows/count": np.array(list(stream.rows.values()), np.int64),
+        **{f"buffer/{name}": column for name, column in stream.reservoir.columns.items()},
+        "class/label": np.array([known.label for known in classes], np.int64),
+        "class/unit": np.array([known.unit for known in classes], np.float64),
+        "class/count": np.array([known.moments.count for known in classes], np.int64),
+        "class/waiting": np.array([known.waiting for known in classes], np.int64),
+        "class/fitted": np.array([known.fitted is not None for known in classes], np.int64),
+        "class/recent": np.array([len(stream.recent[known.label]) for known in classes], np.int64),
+        "pending": _joined(pending, (0, stream.features)),
+        "recent": _joined([stream.recent[known.label] for known in classes], (0,)),
+        "moments/mean": _joined([m.mean[None] for m in moments], (0, stream.features)),
+        "moments/width": np.array([_width(m) for m in moments], np.int64),
+        "moments/scatter": _joined([_values(m) for m in moments], (0,)),
+    }
+    return {**arrays, **_pack_fitted(fitted, stream.features)}
+
+
+def unpack(arrays: Mapping[str, Array], options: StreamOptions, features: int) -> Stream:
+    """Return the stream that was packed; raise KeyError, ValueError or IndexError where the arrays are not one."""
+    stream = Stream.begin(options, features)
+    columns: Arrays = {name: np.array(arrays[f"buffer/{name}"], kind) for name, kind in COLUMNS.items()}
+    seen, replaced = map(int, arrays["seen"])
+    stream.reservoir = Reservoir(options.budget, options.acceptance, options.seed, columns, seen, replaced)
+    stream.rows = dict(zip(arrays["rows/label"].tolist(), arrays["rows/count"].tolist(), strict=True))
+    moments, fitted = _Reader(arrays, "moments"), iter(_unpack_fitted(arrays))
+    at = rows = 0
+    for c, label in enumerate(arrays["class/label"].tolist()):
+        waiting, kept = int(arrays["class/waiting"][c]), int(arrays["class/recent"][c])
+        known = new_class(label, features, options.density)
+        known.unit = float(arrays["class/unit"][c])
+        moments.into(known, int(arrays["class/count"][c]))
+        known.pending = [np.array(arrays["pending"][rows : rows + waiting])] if waiting else []
+        known.fitted = next(fitted) if arrays["class/fitted"][c] else None
+        stream.classes[label] = known
+        stream.recent[label] = np.array(arrays["recent"][at : at + kept])
+        rows, at = rows + waiting, at + kept
+    return stream
+
+
+class _Reader:
+    """Takes the moments of one class after the other."""
+
+    def __init__(self, arrays: Mapping[str, Array], name: str) -> None:
+        self.mean, self.width, self.values = (arrays[f"{name}/{part}"] for part in ("mean", "width", "scatter"))
+        self.next = self.at = 0
+
+    def into(self, known: StreamedClass, count: int) -> None:
+        """Fill the moments of a class of `count` rows."""
+        if count == 0:
+            return
+        moments, width, features = known.moments, int(self.width[self.next]), self.mean.shape[1]
+        moments.count, moments.mean = count, np.array(self.mean[self.next])
+        if isinstance(moments, DenseMoments):
+            size = features * (features + 1) // 2
+            moments.scatter[np.triu_indices(features)] = self.values[self.at : self.at + size]
+        elif isinstance(moments, SketchMoments):
+            size = width * features
+            moments.factor = np.array(self.values[self.at : self.at + size]).reshape(width, features)
+        self.at += size
+        self.next += 1
+
+
+def _pack_fitted(fitted: Sequence[Fitted], features: int) -> Arrays:
+    return {
+        "fitted/mean": _joined([one.mean[None] for one in fitted], (0, features)),
+        "fitted/width": np.array([one.basis.shape[1] for one in fitted], np.int64),
+        "fitted/basis": _joined([one.basis.ravel() for one in fitted], (0,)),
+        "fitted/alpha": _joined([one.mixture.alpha for one in fitted], (0, 0)),
+        "fitted/mu": _joined([one.mixture.mu for one in fitted], (0, 0, 0)),
+        "fitted/sigma": _joined([one.mixture.sigma for one in fitted], (0, 0, 0, 0)),
+        "fitted/dims": _joined([one.mixture.dims for one in fitted], (0,)),
+        "fitted/log_likelihood": np.array([one.log_likelihood for one in fitted]),
+    }
+
+
+def _unpack_fitted(arrays: Mapping[str, Array]) -> list[Fitted]:
+    mean, width, basis, alpha, mu, sigma, dims, likelihood = (
+        arrays[f"fitted/{name}"]
+        for name in ("mean", "width", "basis", "alpha", "mu", "sigma", "dims", "log_likelihood")
+    )
+    ends = np.cumsum(width * mean.shape[1]) if len(width) else np.zeros(0, np.int64)
+    fitted = []
+    for k, (end, columns) in enumerate(zip(ends.tolist(), width.tolist(), strict=True)):
+        one = slice(k, k + 1)
+        mixture = Mixtures(np.array(alpha[one]), np.array(mu[one]), np.array(sigma[one]), np.array(dims[one]))
+        vectors = np.array(basis[end - columns * mean.shape[1] : end]).reshape(mean.shape[1], columns)
+        fitted.append(Fitted(np.array(mean[k]), vectors, mixture, coefficients(mixture), float(likelihood[k])))
+    return fitted
+
+
+def _width(moments: object) -> int:
+    return len(moments.factor) if isinstance(moments, SketchMoments) else 0
+
+
+def _values(moments: object) -> Array:
+    """Return the scatter matrix's upper triangle, or the sketch's factor, as one row of numbers."""
+    if isinstance(moments, SketchMoments):
+        return moments.factor.ravel()
+    if isinstance(moments, DenseMoments):
+        return moments.scatter[np.triu_indices(len(moments.scatter))]
+    raise TypeError(type(moments))
+
+
+def _joined(parts: Sequence[Array], empty: tuple[int, ...]) -> Array:
+    return np.concatenate(parts) if parts else np.zeros(empty)
