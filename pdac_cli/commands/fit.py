@@ -18,7 +18,6 @@ from pdac_cli.engine.grouping import GroupedRows, grouped
 from pdac_cli.engine.source import Classes, Plan, Source, count_classes, make_plan
 from pdac_cli.errors import UsageError
 from pdac_cli.files.atomic import check_output
-from pdac_cli.files.features import FeatureSet
 from pdac_cli.files.model import StoredModel, write_model
 from pdac_cli.options import DensityOptions, FitOptions, RunOptions
 
@@ -101,7 +100,7 @@ def device_of(run: RunOptions) -> Device:
 
 
 def announce_plan(
-    source: FeatureSet, classes: Classes, options: DensityOptions, plan: Plan, device: Device, console: Console
+    source: Source, classes: Classes, options: DensityOptions, plan: Plan, device: Device, console: Console
 ) -> None:
     """Before long work, say what will be done and about how long it takes."""
     if console.quiet or source.n * source.dim < WORTH_ESTIMATING:

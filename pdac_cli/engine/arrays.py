@@ -26,6 +26,9 @@ class ArraySource:
 
     h: Array  # (n, D) float16, float32 or float64
     y: Array  # (n,) whole numbers
+    fingerprint: str = "memory"  # what identifies the rows, where an index is to refer to them
+    files: tuple[str, ...] = ()
+    label_names: tuple[str, ...] | None = None
 
     @property
     def n(self) -> int:

@@ -1,0 +1,166 @@
+"""Choosing rows of a set, from files or from memory: density, selection, budgets and eviction in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Protocol
+
+import numpy as np
+
+from pdac_cli.commands.buffer import Room, join, make_room
+from pdac_cli.commands.fit import announce_plan, check_dim, device_of, fit_model, grouped_rows
+from pdac_cli.console import Console
+from pdac_cli.density.model import Model
+from pdac_cli.engine import local
+from pdac_cli.engine.source import Classes, Plan, Source, count_classes, make_plan
+from pdac_cli.errors import DataError
+from pdac_cli.files import index as index_files
+from pdac_cli.files.index import Index
+from pdac_cli.files.model import check_fits, read_model
+from pdac_cli.options import Allocation, SelectOptions
+from pdac_cli.selection.methods import Answer, Method, Offer, Request, method_named
+
+
+class NamedSource(Source, Protocol):
+    """A set of rows that an index can refer to."""
+
+    @property
+    def fingerprint(self) -> str:
+        """What identifies the set."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Where it comes from."""
+
+    @property
+    def label_names(self) -> tuple[str, ...] | None:
+        """Names of the classes, where they have names."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What was chosen."""
+
+    index: Index  # the whole buffer
+    task: int  # of the new rows
+    classes: Classes  # of the new rows' set
+    answer: Answer
+
+
+def choose(source: NamedSource, before: Index | None, options: SelectOptions, console: Console) -> Chosen:
+    """Choose rows of the source as a new task and shrink the earlier ones: the paper's Algorithm 1."""
+    method = method_named(options.method)
+    plan = make_plan(source, options.input, options.run)
+    classes = count_classes(source, plan, options.input)
+    given = _given_model(source, classes, options) if method.needs_density else None
+    room = make_room(before, options, source.fingerprint, int(classes.counts.sum()))
+    _warn_of_budget(options, classes, room, console)
+    offers = _offers(source, classes, method, given, options, plan, console)
+    answer = _select(offers, classes, method, options, room.budget)
+    _warn_of_effective_size(answer, classes, options, console)
+    return Chosen(_index(answer, source, classes, room, options), room.task, classes, answer)
+
+
+def _select(offers: Iterator[Offer], classes: Classes, method: Method, options: SelectOptions, budget: int) -> Answer:
+    """Offer every row to the method."""
+    request = Request(budget, classes.counts, options.allocation, options.temperature, options.seed)
+    selector = method.start(request)
+    for offer in offers:
+        selector.offer(offer)
+    return selector.answer()
+
+
+def _offers(
+    source: NamedSource,
+    classes: Classes,
+    method: Method,
+    given: Model | None,
+    options: SelectOptions,
+    plan: Plan,
+    console: Console,
+) -> Iterator[Offer]:
+    """Yield all rows, with their densities where the method needs them."""
+    if not method.needs_density:
+        for chunk in source.chunks(plan.chunk_rows):
+            yield Offer(chunk.ids, classes.codes(chunk.y), None)
+        return
+    device = device_of(options.run)
+    if given is None:
+        announce_plan(source, classes, options.density, plan, device, console)
+    with grouped_rows(source, classes, plan, console) as stored:
+        model = given or fit_model(stored, options.density, options.seed, plan, device, console)
+        with console.progress("scoring", int(classes.counts.sum())) as tick:
+            for scored in local.score(stored, model, plan, tick):
+                yield Offer(scored.ids, scored.codes, scored.log_p)
+
+
+def _given_model(source: NamedSource, classes: Classes, options: SelectOptions) -> Model | None:
+    """Return the model the user gave, if any; check what can be checked before the rows are read."""
+    if options.model is None:
+        check_dim(options.density, source)
+        return None
+    given = read_model(options.model)
+    check_fits(given, options.model, source.dim, classes.labels, source.label_names)
+    return given.model
+
+
+def _index(answer: Answer, source: NamedSource, classes: Classes, room: Room, options: SelectOptions) -> Index:
+    """Return the rows kept: those of earlier tasks that stay, then this task's, each in order of their ranking."""
+    ranking = answer.ranking
+    labels, names = room.labels_of(classes.labels[ranking.codes], source.label_names)
+    size = len(ranking.ids)
+    new = Index(
+        row=ranking.ids,
+        source=np.zeros(size, np.int64),
+        task=np.full(size, room.task),
+        label=labels,
+        log_density=ranking.log_p,
+        sources=(index_files.Source(source.fingerprint, source.files, source.n, room.task),),
+        method=options.method,
+        budget=options.budget,
+        seed=options.seed,
+        options={
+            "allocation": options.allocation.value,
+            "temperature": options.temperature,
+            "eviction": options.eviction.value,
+            **({} if options.model else {f"density.{k}": v for k, v in asdict(options.density).items()}),
+        },
+        label_names=names,
+    )
+    return new if room.earlier is None else join(room.earlier, new)
+
+
+def _warn_of_budget(options: SelectOptions, classes: Classes, room: Room, console: Console) -> None:
+    rows = int(classes.counts.sum())
+    if options.budget > rows and room.earlier is None:
+        found = f"--budget is {options.budget:,} and there are {rows:,} usable rows"
+        if options.strict:
+            raise DataError(f"{found}; --strict expects at least as many rows as the budget; lower --budget")
+        console.warn(f"{found}; all are kept")
+    elif room.budget < len(classes.labels):
+        console.warn(
+            f"the budget of {room.budget:,} is smaller than the number of classes, {len(classes.labels):,}: "
+            "some classes are left without a row"
+        )
+
+
+def _warn_of_effective_size(answer: Answer, classes: Classes, options: SelectOptions, console: Console) -> None:
+    """Warn where π rests on fewer rows than are drawn: the rest of the draw is then close to arbitrary."""
+    if answer.effective_size is None:
+        return
+    kept = np.bincount(answer.ranking.codes, minlength=len(classes.labels))
+    thin = np.flatnonzero((answer.effective_size < kept) & (kept < classes.counts))
+    if len(thin):
+        worst = thin[np.argmin(answer.effective_size[thin])]
+        console.warn(
+            f"the effective sample size is below the budget in {len(thin)} of {len(classes.labels)} classes "
+            f"(class {classes.labels[worst]}: {answer.effective_size[worst]:.1f} for {kept[worst]} rows); "
+            "few rows dominate the draw; try --ridge 0.1, a smaller --dim or --components, or --temperature 0.25"
+        )
+    joint = options.allocation is Allocation.JOINT
+    if joint and answer.effective_total is not None and answer.effective_total < kept.sum() < classes.counts.sum():
+        console.warn(
+            f"the effective sample size over all classes is {answer.effective_total:.1f} for {kept.sum()} rows "
+            f"and {np.count_nonzero(kept)} of {len(kept)} classes are kept; try --allocation per-class"
+        )
