@@ -1,0 +1,63 @@
+"""What is said before long work, and that its bounds hold."""
+
+import os
+import re
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+import pytest
+
+from pdac_cli.commands import fit as fit_command
+from tests.conftest import SAMPLE
+
+
+def test_the_plan_is_told_before_long_work_only(pdac, tmp_path, monkeypatch):
+    assert "plan:" not in pdac("fit", SAMPLE, "-o", tmp_path / "a.h5").err
+    monkeypatch.setattr(fit_command, "WORTH_ESTIMATING", 1)
+    said = pdac("fit", SAMPLE, "-o", tmp_path / "b.h5", "--jobs", 2, "--memory", "1G").err
+    assert re.search(
+        r"plan: 1,797 rows x 64 \(float32\), 10 classes, one pass; rows grouped by class in memory \(460 kB\); "
+        r"2 threads, memory bound 1.07 GB; about \d+ s",
+        said,
+    )
+    assert "plan:" not in pdac("fit", SAMPLE, "-o", tmp_path / "c.h5", "-q").err
+    assert "plan:" in pdac("select", SAMPLE, "--budget", 20).err
+    assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
+
+
+def test_a_bar_with_the_time_left_is_shown_at_a_terminal_only(tmp_path):
+    command = f"{sys.executable} -m pdac_cli fit {SAMPLE} -o {tmp_path / 'm.h5'}"
+    shown = subprocess.run(
+        ["script", "-qec", command, "/dev/null"], capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL
+    ).stdout
+    assert "fitting" in shown
+    assert "1797/1797" in shown.replace(",", "")
+    plain = subprocess.run([*command.split(), "--force"], capture_output=True, text=True, check=True)
+    assert "fitting" not in plain.stderr + plain.stdout
+
+
+@pytest.mark.slow
+def test_memory_stays_within_its_bound_and_changes_nothing(tmp_path):
+    rows, dim = 400_000, 256
+    rng = np.random.default_rng(0)
+    path = tmp_path / "big.h5"
+    with h5py.File(path, "w") as file:
+        features = file.create_dataset("features", (rows, dim), "f4", chunks=(1024, dim))
+        for at in range(0, rows, 20_000):
+            features[at : at + 20_000] = rng.standard_normal((20_000, dim), dtype="f4")
+        file["labels"] = rng.integers(3, size=rows)  # classes of 130,000 rows, larger than the bound allows to keep
+
+    def run(name, *extra):
+        out = tmp_path / name
+        command = [sys.executable, "-m", "pdac_cli", "select", str(path), "--budget", "500", "-o", str(out), "-q"]
+        pid = os.posix_spawn(sys.executable, [*command, "--iterations", "3", *extra], os.environ)
+        _, status, usage = os.wait4(pid, 0)
+        assert status == 0
+        return usage.ru_maxrss * 1024
+
+    run("free.json")
+    peak = run("bounded.json", "--memory", "96M")
+    assert (tmp_path / "free.json").read_bytes() == (tmp_path / "bounded.json").read_bytes()
+    assert peak < (96 << 20) + (160 << 20)  # the bound, and what Python and its libraries take by themselves
