@@ -1,7 +1,4 @@
-"""Index files as HDF5: one dataset per column, settings as attributes.
-
-Text has a fixed length, and only such text is read; see :func:`pdac_cli.files.create.text_dtype`.
-"""
+"""Index files as HDF5: one dataset per column, settings as attributes."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdac_cli.errors import DataError
-from pdac_cli.files.create import text_dtype
+from pdac_cli.files.attributes import read_attribute, read_texts, write_attributes, write_texts
 from pdac_cli.files.datasets import get_dataset
 from pdac_cli.files.hdf5 import open_hdf5
 from pdac_cli.files.index_json import check_options
@@ -31,19 +28,18 @@ def index_to_hdf5(index: Index) -> bytes:
     with h5py.File(memory, "w") as file:
         options = json.dumps(dict(sorted(index.options.items())), allow_nan=False)
         settings = {"format": FORMAT, "meaning": MEANING, "method": index.method, "options": options}
-        for name, text in settings.items():
-            file.attrs.create(name, text.encode(), dtype=text_dtype([text.encode()]))
-        file.attrs["version"], file.attrs["budget"], file.attrs["seed"] = VERSION, index.budget, index.seed
+        numbers = {"version": VERSION, "budget": index.budget, "seed": index.seed}
+        write_attributes(file, {**settings, **numbers})
         for name in INTEGER_COLUMNS:
             _put(file, name, getattr(index, name).astype(np.int64))
         _put(file, "log_density", index.log_density.astype(np.float64))
         _put(file, "class_counts", np.array(list(index.class_counts.items()), np.int64).reshape(-1, 2))
-        _put_text(file, "sources/fingerprint", [source.fingerprint for source in index.sources])
-        _put_text(file, "sources/files", [json.dumps(source.files) for source in index.sources])
+        write_texts(file, "sources/fingerprint", [source.fingerprint for source in index.sources])
+        write_texts(file, "sources/files", [json.dumps(source.files) for source in index.sources])
         _put(file, "sources/rows", np.array([source.rows for source in index.sources], np.int64))
         _put(file, "sources/task", np.array([source.task for source in index.sources], np.int64))
         if index.label_names is not None:
-            _put_text(file, "label_names", list(index.label_names))
+            write_texts(file, "label_names", index.label_names)
     return memory.getvalue()
 
 
@@ -51,20 +47,15 @@ def _put(file: h5py.File, name: str, values: NDArray[Any]) -> None:
     file.create_dataset(name, data=values, track_times=False)
 
 
-def _put_text(file: h5py.File, name: str, values: list[str]) -> None:
-    raw = [value.encode("utf-8", "backslashreplace") for value in values]
-    file.create_dataset(name, (len(raw),), text_dtype(raw), raw, track_times=False)
-
-
 def index_from_hdf5(path: Path) -> Index:
     """Read and check all of an index file."""
     with open_hdf5(path) as file, reading(path, "the index"):
-        if _attribute(file, "format") != FORMAT:
+        if read_attribute(file, "format") != FORMAT:
             raise DataError(f"{path}: is no index file; expected 'format' {FORMAT!r}; write one with pdac select -o")
-        version = _attribute(file, "version")
+        version = read_attribute(file, "version")
         if version != VERSION:
             raise DataError(f"{path}: 'version' is {version}; expected {VERSION}; write it with this version of pdac")
-        names = _text(file, "label_names", path) if file.id.links.exists(b"label_names") else None
+        names = read_texts(file, "label_names") if file.id.links.exists(b"label_names") else None
         index = Index(
             **{name: _numbers(file, name, "iu", path).astype(np.int64) for name in INTEGER_COLUMNS},
             log_density=_numbers(file, "log_density", "f", path).astype(np.float64),
@@ -81,16 +72,8 @@ def index_from_hdf5(path: Path) -> Index:
     return index
 
 
-def _attribute(file: h5py.File, name: str) -> Any:
-    if name not in file.attrs or file.attrs.get_id(name).dtype.kind == "O":
-        return None
-    value = file.attrs[name]
-    value = value.item() if isinstance(value, np.generic) else value
-    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
-
-
 def _setting(file: h5py.File, name: str, kind: type[Any], path: Path) -> Any:
-    value = _attribute(file, name)
+    value = read_attribute(file, name)
     if not isinstance(value, kind) or isinstance(value, bool):
         found = "missing or of variable length" if value is None else f"a {type(value).__name__}"
         raise DataError(f"{path}: attribute '{name}' is {found}; expected a {kind.__name__}; write the file again")
@@ -108,14 +91,6 @@ def _numbers(file: h5py.File, name: str, kinds: str, path: Path) -> NDArray[Any]
     return values
 
 
-def _text(file: h5py.File, name: str, path: Path) -> list[str]:
-    dataset = get_dataset(file, name, allow_external=False)
-    if dataset.ndim != 1 or dataset.dtype.kind != "S" or dataset.nbytes > _MAX_ROWS:
-        found = f"{dataset.dtype} {shape_text(dataset.shape)}"
-        raise DataError(f"{path}: {quote(name)} is {found}; expected strings of fixed length (m,)")
-    return [value.decode("utf-8", "backslashreplace") for value in dataset[:].tolist()]
-
-
 def _options(file: h5py.File, path: Path) -> dict[str, Any]:
     try:
         options = json.loads(_setting(file, "options", str, path))
@@ -127,7 +102,7 @@ def _options(file: h5py.File, path: Path) -> dict[str, Any]:
 
 
 def _sources(file: h5py.File, path: Path) -> tuple[Source, ...]:
-    fingerprints, files = _text(file, "sources/fingerprint", path), _text(file, "sources/files", path)
+    fingerprints, files = read_texts(file, "sources/fingerprint"), read_texts(file, "sources/files")
     rows, tasks = (_numbers(file, f"sources/{name}", "iu", path).tolist() for name in ("rows", "task"))
     if len({len(column) for column in (fingerprints, files, rows, tasks)}) > 1:
         raise DataError(f"{path}: the columns of 'sources' have different lengths; expected as many of each")

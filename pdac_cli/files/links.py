@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pdac_cli.errors import DataError
 from pdac_cli.files.arrays import Hdf5Array
 from pdac_cli.files.atomic import atomic_path
+from pdac_cli.files.attributes import Attribute, write_attributes, write_texts
 from pdac_cli.files.datasets import get_dataset
 from pdac_cli.files.hdf5 import open_hdf5
 from pdac_cli.files.shards import Shard, merged_attributes
@@ -55,10 +56,9 @@ def _virtual_file(folder: Path, shards: Sequence[Shard], fingerprint: str) -> by
                 start += shard.rows
             file.create_virtual_dataset(name, layout)
         if shards[0].label_names is not None:
-            file.create_dataset("label_names", data=list(shards[0].label_names), dtype=h5py.string_dtype())
-        attributes = {"format": FORMAT, "version": VERSION, "fingerprint": fingerprint, **merged_attributes(shards)}
-        for name, value in attributes.items():
-            file.attrs[name] = value
+            write_texts(file, "label_names", shards[0].label_names)
+        own: dict[str, Attribute] = {"format": FORMAT, "version": VERSION, "fingerprint": fingerprint}
+        write_attributes(file, {**own, **merged_attributes(shards)})
     return memory.getvalue()
 
 

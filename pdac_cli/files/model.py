@@ -14,10 +14,18 @@ import numpy as np
 from pdac_cli import __version__
 from pdac_cli.density.model import Model
 from pdac_cli.errors import DataError, ModelError
+from pdac_cli.files.attributes import (
+    Attribute,
+    read_attribute,
+    read_attributes,
+    read_texts,
+    write_attributes,
+    write_texts,
+)
 from pdac_cli.files.create import write_hdf5
 from pdac_cli.files.datasets import get_dataset
 from pdac_cli.files.hdf5 import open_hdf5
-from pdac_cli.files.messages import shape_text
+from pdac_cli.files.messages import check_readable, plain, reading, shape_text
 
 FORMAT, VERSION = "pdac-model", 1
 
@@ -51,7 +59,7 @@ def write_model(stored: StoredModel, path: Path, force: bool) -> None:
     """Write the model; the same model gives the same bytes."""
 
     def fill(file: h5py.File) -> None:
-        attributes = {
+        attributes: dict[str, Attribute] = {
             "format": FORMAT,
             "version": VERSION,
             "pdac_version": __version__,
@@ -59,10 +67,9 @@ def write_model(stored: StoredModel, path: Path, force: bool) -> None:
             "seed": stored.seed,
             "options": json.dumps(dict(stored.options), sort_keys=True),
         }
+        write_attributes(file, attributes)
         if stored.label_names is not None:
-            attributes["label_names"] = json.dumps(stored.label_names)
-        for name, value in attributes.items():
-            file.attrs[name] = value
+            write_texts(file, "label_names", stored.label_names)
         for field in fields(Model):
             array = np.asarray(getattr(stored.model, field.name))
             file.create_dataset(field.name, data=array, track_times=False)
@@ -72,29 +79,23 @@ def write_model(stored: StoredModel, path: Path, force: bool) -> None:
 
 def read_model(path: Path) -> StoredModel:
     """Read and check a model file."""
-    if not path.exists():
-        raise DataError(f"{path}: no such file; expected a model file; make one with: pdac fit feats.h5 -o {path}")
+    check_readable(path, "a model file of pdac fit")
     try:
-        with open_hdf5(path) as file:
+        with open_hdf5(path) as file, reading(path, "the model"):
             _check_format(file, path)
             arrays = {name: _read_array(file, name, path) for name in _SHAPES}
-            attributes = {name: file.attrs[name] for name in file.attrs}
-    except (DataError, OSError, RuntimeError, MemoryError) as error:
-        raise ModelError(f"{_first_line(error, path)} (as a model file); fit it again with: pdac fit") from None
+            attributes = read_attributes(file)
+            names = tuple(read_texts(file, "label_names")) if file.id.links.exists(b"label_names") else None
+    except DataError as problem:
+        raise ModelError(f"{problem} (as a model file); fit it again with: pdac fit") from None
     model = _checked(arrays, path)
     try:
-        names = json.loads(attributes["label_names"]) if "label_names" in attributes else None
-        options = json.loads(attributes["options"])
-        stored = StoredModel(
-            model,
-            str(attributes["fingerprint"]),
-            tuple(map(str, names)) if names else None,
-            options,
-            int(attributes["seed"]),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ModelError(f"{path}: its attributes are damaged ({error}); fit it again with: pdac fit") from None
-    return stored
+        options = json.loads(str(attributes["options"]))
+        return StoredModel(model, str(attributes["fingerprint"]), names, dict(options), int(attributes["seed"]))
+    except (KeyError, TypeError, ValueError, RecursionError, OverflowError) as problem:
+        raise ModelError(
+            f"{path}: its attributes are damaged ({plain(problem)}); expected those pdac wrote; fit it again"
+        ) from None
 
 
 def check_fits(stored: StoredModel, path: Path, dim: int, labels: Any, label_names: tuple[str, ...] | None) -> None:
@@ -120,7 +121,7 @@ def check_fits(stored: StoredModel, path: Path, dim: int, labels: Any, label_nam
 
 
 def _check_format(file: h5py.File, path: Path) -> None:
-    found, version = file.attrs.get("format"), file.attrs.get("version")
+    found, version = read_attribute(file, "format"), read_attribute(file, "version")
     if found != FORMAT:
         raise ModelError(
             f"{path}: not a model file of pdac; expected one; make one with: pdac fit feats.h5 -o model.h5"
@@ -132,8 +133,6 @@ def _check_format(file: h5py.File, path: Path) -> None:
 
 
 def _read_array(file: h5py.File, name: str, path: Path) -> Any:
-    if name not in file:
-        raise ModelError(f"{path}: '{name}' is missing; expected the arrays pdac wrote; fit it again")
     dataset = get_dataset(file, name, allow_external=False)
     if dataset.nbytes > path.stat().st_size:  # we write plain arrays: more than the file holds is not ours
         raise ModelError(f"{path}: '{name}' declares {dataset.nbytes:,} bytes, more than the file has; fit it again")
@@ -151,7 +150,7 @@ def _checked(arrays: Mapping[str, Any], path: Path) -> Model:
         ):
             raise ModelError(f"{path}: '{name}' has shape {shape_text(array.shape)}; expected {expected}; fit it again")
     tests: Mapping[str, Callable[[Any], Any]] = {
-        "labels": lambda a: a.dtype.kind in "iu" and (np.diff(a) > 0).all() and (a >= 0).all(),
+        "labels": lambda a: a.dtype.kind in "iu" and len(a) > 0 and a[0] >= 0 and (a[1:] > a[:-1]).all(),
         "counts": lambda a: a.dtype.kind in "iu" and (a > 0).all(),
         "mean": np.isfinite,
         "unit": lambda a: np.isfinite(a) & (a > 0),
@@ -165,11 +164,6 @@ def _checked(arrays: Mapping[str, Any], path: Path) -> Model:
         if arrays[name].dtype.kind not in "iuf" or not np.all(test(arrays[name])):
             raise ModelError(f"{path}: '{name}' holds values no model has; expected those pdac wrote; fit it again")
     return Model(**arrays)
-
-
-def _first_line(error: Exception, path: Path) -> str:
-    text = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return text if str(path) in text else f"{path}: {text}"
 
 
 def _some(names: tuple[str, ...] | None) -> str:

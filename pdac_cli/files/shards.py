@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pdac_cli.errors import DataError
 from pdac_cli.files.arrays import Hdf5Array
+from pdac_cli.files.attributes import Attribute, read_attributes
 from pdac_cli.files.datasets import get_dataset
 from pdac_cli.files.hdf5 import open_hdf5
 from pdac_cli.files.labels import read_names
@@ -27,7 +26,7 @@ COLUMNS = ("features", "labels", "logits", "ids")
 _SHARD_NUMBERS = ("shard_index", "shard_count", "shard_start", "shard_stop", "skipped")
 _OWN = ("format", "version", "fingerprint", *_SHARD_NUMBERS)  # what the merged file has of its own
 _BLOCK_BYTES, _BLOCK_ROWS = 1 << 25, 4096
-Attributes = dict[str, str | int | float]
+Attributes = dict[str, Attribute]
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ def _open(path: Path, stack: ExitStack) -> Shard:
     file = open_hdf5(path)
     stack.callback(file.close)
     with reading(path, "its attributes"):
-        found = {name: _plain(value) for name, value in file.attrs.items()}
+        found = read_attributes(file)
     missing = [name for name in ("extraction", *_SHARD_NUMBERS) if name not in found]
     if found.get("format") != FORMAT or missing:
         what = f"no attribute '{missing[0]}'" if missing else "another format"
@@ -138,11 +137,6 @@ def _open(path: Path, stack: ExitStack) -> Shard:
     shard = Shard(path, place, int(found["skipped"]), attributes, arrays, names)
     _check_rows(shard)
     return shard
-
-
-def _plain(value: Any) -> str | int | float:
-    plain = value.item() if isinstance(value, np.generic) else value
-    return plain if isinstance(plain, int | float) else str(plain)
 
 
 def _check_rows(shard: Shard) -> None:

@@ -14,6 +14,14 @@ from numpy.typing import NDArray
 
 from pdac_cli import __version__
 from pdac_cli.errors import DataError, ModelError, UsageError
+from pdac_cli.files.attributes import (
+    Attribute,
+    read_attribute,
+    read_attributes,
+    read_texts,
+    write_attributes,
+    write_texts,
+)
 from pdac_cli.files.create import growing_hdf5
 from pdac_cli.files.datasets import get_dataset
 from pdac_cli.files.hdf5 import list_datasets, open_hdf5
@@ -51,17 +59,17 @@ class State:
 
 def write_state(state: State, path: Path) -> None:
     """Write the state in the place of the former one; it is there whole or not at all.  Same state, same bytes."""
-    attributes: dict[str, str | int] = {
+    attributes: dict[str, Attribute] = {
         "format": FORMAT,
         "version": VERSION,
         "pdac_version": __version__,
         "options": json.dumps(dict(state.options), sort_keys=True),
         "features": state.features,
-        "label_names": json.dumps(state.label_names),
     }
     with growing_hdf5(path, force=True) as growing, growing.writing() as file:
-        for name, value in attributes.items():
-            file.attrs[name] = value
+        write_attributes(file, attributes)
+        if state.label_names is not None:
+            write_texts(file, "label_names", state.label_names)
         # A dataset, for an attribute may not be larger than 64 kB and a stream may have many files.
         text = json.dumps([asdict(place) for place in state.places]).encode()
         file.create_dataset("places", data=np.frombuffer(text, np.uint8), track_times=False)
@@ -74,15 +82,16 @@ def read_state(path: Path) -> State:
     try:
         with open_hdf5(path) as file:
             _check_format(file, path)
-            names = [name for name in list_datasets(file) if name.startswith("arrays/")]
-            arrays = {name.removeprefix("arrays/"): _read(file, name, path) for name in names}
+            names = list_datasets(file)
+            stored = [name for name in names if name.startswith("arrays/")]
+            arrays = {name.removeprefix("arrays/"): _read(file, name, path) for name in stored}
             places = json.loads(_read(file, "places", path).tobytes())
-            label_names = json.loads(file.attrs["label_names"])
+            settings = read_attributes(file)
             return State(
-                json.loads(file.attrs["options"]),
-                int(file.attrs["features"]),
+                json.loads(str(settings["options"])),
+                int(settings["features"]),
                 tuple(Place(**place) for place in places),
-                None if label_names is None else tuple(label_names),
+                tuple(read_texts(file, "label_names")) if "label_names" in names else None,
                 arrays,
             )
     except ModelError:
@@ -117,7 +126,7 @@ def check_options(state: State, path: Path, options: Mapping[str, Option], featu
 
 
 def _check_format(file: h5py.File, path: Path) -> None:
-    found, version = file.attrs.get("format"), file.attrs.get("version")
+    found, version = read_attribute(file, "format"), read_attribute(file, "version")
     if found != FORMAT:
         raise ModelError(f"{path}: not a state of pdac stream; expected one; give another --state")
     if version != VERSION:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from pdac_cli.errors import DataError
+from pdac_cli.files.attributes import write_attributes, write_texts
 from pdac_cli.files.create import GrowingFile, growing_hdf5, text_dtype
 from pdac_cli.files.values import fingerprint_of, fingerprint_rows
 
@@ -51,8 +52,7 @@ class FeatureWriter:
                 if self._num_logits is not None:
                     _create(file, "logits", (self._num_logits,), self._dtype)
                 if self._label_names is not None:
-                    names = [name.encode() for name in self._label_names]
-                    file.create_dataset("label_names", (len(names),), text_dtype(names), names, track_times=False)
+                    write_texts(file, "label_names", self._label_names)
             self._stack = stack.pop_all()
         return self
 
@@ -79,14 +79,16 @@ class FeatureWriter:
         if logits is not None:
             columns["logits"] = self._cast(np.asarray(logits), "logits")
         if ids is not None:
-            columns["ids"] = np.asarray(ids)
+            columns["ids"] = _fixed(np.asarray(ids))
         self._check_shapes(columns)
         with self._growing.writing() as file:
             if ids is not None and self.rows == 0:
-                _create(file, "ids", (), _storable(columns["ids"].dtype))
+                _create(file, "ids", (), columns["ids"].dtype)
             missing = {name for name in ("features", "labels", "logits", "ids") if name in file} ^ set(columns)
             if missing:
                 raise ValueError(f"{', '.join(sorted(missing))} given for some rows only")
+            if ids is not None and columns["ids"].dtype.itemsize > file["ids"].dtype.itemsize:
+                raise ValueError("ids longer than those of the first rows; give all of them one fixed-length type")
             for name, values in columns.items():
                 file[name].resize(self.rows + len(h), axis=0)
                 file[name][self.rows :] = values
@@ -122,16 +124,19 @@ def _create(file: h5py.File, name: str, tail: tuple[int, ...], dtype: np.dtype[A
     file.create_dataset(name, (0, *tail), dtype, maxshape=(None, *tail), chunks=chunks, track_times=False)
 
 
-def _storable(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    text: np.dtype[Any] = h5py.string_dtype()
-    return text if dtype.kind in "OU" else dtype
+def _fixed(ids: NDArray[Any]) -> NDArray[Any]:
+    """Numbers as they are, text as UTF-8 of fixed length: that of a fixed-length type, else of the longest."""
+    if ids.dtype.kind == "S":
+        return ids.astype(h5py.string_dtype("utf-8", ids.dtype.itemsize))
+    if ids.dtype.kind not in "OU":
+        return ids
+    raw = [value if isinstance(value, bytes) else str(value).encode() for value in ids.tolist()]
+    return np.array(raw, text_dtype(raw))
 
 
 def _finish(file: h5py.File, attrs: Mapping[str, str | int | float]) -> None:
     rows = fingerprint_rows(file["labels"].shape[0])
     h = np.stack([file["features"][row] for row in rows])
     y = np.array([file["labels"][row] for row in rows], np.int64)
-    file.attrs["format"], file.attrs["version"] = FORMAT, VERSION
-    file.attrs["fingerprint"] = fingerprint_of(file["labels"].shape[0], h, y)
-    for name, value in attrs.items():
-        file.attrs[name] = value
+    fingerprint = fingerprint_of(file["labels"].shape[0], h, y)
+    write_attributes(file, {"format": FORMAT, "version": VERSION, "fingerprint": fingerprint, **attrs})

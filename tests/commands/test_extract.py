@@ -42,7 +42,7 @@ def read(path: Path) -> dict[str, np.ndarray]:
 
 def attributes(path: Path) -> dict:
     with h5py.File(path) as file:
-        return dict(file.attrs)
+        return {name: value.decode() if isinstance(value, bytes) else value for name, value in file.attrs.items()}
 
 
 def left_beside(path: Path) -> list[str]:
@@ -432,6 +432,35 @@ def test_shards_of_a_job_array(variables, expected):
 def test_job_arrays_that_are_no_shards(variables, words):
     with pytest.raises(UsageError, match=words):
         parse_shard("slurm", {f"SLURM_ARRAY_TASK_{name}": value for name, value in variables.items()})
+
+
+def test_a_job_arrays_task_is_told_of_shards(pdac, tmp_path, monkeypatch):
+    for name, value in {"ID": "2", "COUNT": "3", "MIN": "1", "MAX": "3"}.items():
+        monkeypatch.setenv(f"SLURM_ARRAY_TASK_{name}", value)
+    result = pdac(*DIGITS, "-o", tmp_path / "whole.h5")
+    assert "note: SLURM_ARRAY_TASK_ID is set and all images are extracted" in result.err
+    result = pdac(*DIGITS, "-o", tmp_path / "part.h5", "--shard", "slurm", "--json")
+    assert (result.code, result.json["shard"]) == (0, "1 of 3 (rows 640 to 1,280)")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"labels": np.full(9, -1)}, "'labels' is -1 in row 0; expected 0 or more"),
+        ({"labels": np.zeros(8, int)}, "'labels' has 8 rows, there are 9 images"),
+        ({"ids": np.array(["a", "b"])}, "'ids' has 2 rows, there are 9 images"),
+        ({"split": np.zeros(9, int)}, "'split' has no test rows"),
+        ({"split": np.zeros(4, int)}, "'split' has 4 rows, there are 9 images"),
+        ({"label_names": np.array(["one"]), "labels": np.arange(9)}, "expected at most 0, for 1 classes have names"),
+    ],
+)
+def test_image_files_that_do_not_fit_together(pdac, tmp_path, change, words):
+    arrays = {"images": read(IMAGES)["images"][:9], "labels": np.zeros(9, int), **change}
+    np.savez(tmp_path / "x.npz", **arrays)
+    split = ("--split", "test") if "split" in change else ()
+    result = pdac("extract", "--checkpoint", CHECKPOINT, "--data", tmp_path / "x.npz", "-o", tmp_path / "f.h5", *split)
+    assert result.code == 3
+    assert words in result.err
 
 
 def test_published_weights_need_a_name_and_a_way(pdac, tmp_path, monkeypatch):

@@ -87,7 +87,7 @@ def test_a_model_file_holds_plain_arrays_and_its_origin(pdac, tmp_path):
     out = tmp_path / "model.h5"
     pdac("fit", SAMPLE, "-o", out)
     with h5py.File(out) as file:
-        assert file.attrs["format"] == "pdac-model"
+        assert file.attrs["format"] == b"pdac-model"
         assert file.attrs["version"] == 1
         assert {"pdac_version", "fingerprint", "seed", "options"} <= set(file.attrs)
         assert all(dataset.dtype.kind in "if" for dataset in file.values())

@@ -21,6 +21,7 @@ import pytest
 from pdac_cli.errors import DataError, PdacError, StorageError, UsageError
 from pdac_cli.files import atomic
 from pdac_cli.files.atomic import atomic_path, check_output, free_space, write_bytes
+from pdac_cli.files.attributes import read_attributes
 from pdac_cli.files.create import write_hdf5
 from pdac_cli.files.features import open_features
 from pdac_cli.files.writer import FeatureWriter
@@ -325,7 +326,7 @@ def test_feature_writer(tmp_path: Path) -> None:
             np.testing.assert_array_equal(file["ids"][:], np.arange(5000))
             assert file["features"].chunks[1] == 33
             assert 2**18 <= file["features"].chunks[0] * 33 * 2 <= 2**20
-            attributes = dict(file.attrs)
+            attributes = read_attributes(file)
         assert (attributes["layer"], attributes["k"], attributes["version"]) == ("avgpool", 3, 1)
         with open_features(InputOptions((str(tmp_path / name),))) as features:
             assert features.fingerprint == attributes["fingerprint"]
