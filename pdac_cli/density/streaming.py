@@ -52,26 +52,36 @@ class StreamedClass:
     unit: float = 1.0  # a power of two near the extent of the first rows
     fitted: Fitted | None = None  # None: too few rows so far, or all of them the same
     pending: list[Array] = field(default_factory=list)  # each (n, D)
-
-    @property
-    def waiting(self) -> int:
-        """How many rows are pending."""
-        return sum(map(len, self.pending))
+    waiting: int = 0  # rows pending
 
     @property
     def seen(self) -> int:
         """n_y, Eq. (13)."""
         return self.moments.count + self.waiting
 
-    def score(self, h: Array) -> Array:
-        """Return log p(ξ|y) of rows, Eq. (5), NaN while there is no density: (n, D) -> (n,)."""
-        if self.fitted is None:
-            return np.full(len(h), np.nan)
-        xi = (h / self.unit - self.fitted.mean) @ self.fitted.W
-        mixture = self.fitted.mixture
-        _, log_p = e_step(self.fitted.theta, _features(xi, mixture), mixture.alpha.shape[1])
-        scored: Array = log_p[0] - self.fitted.dims * np.log(self.unit)
-        return scored
+
+def score(groups: Sequence[tuple[StreamedClass, Array]], h: Array) -> Array:
+    """Return log p(ξ|y) of rows, Eq. (5), NaN where the class has no density: (n, D) float64 -> (n,).
+
+    `groups` are the classes and the positions of their rows; the mixtures are evaluated for all rows in one call.
+    """
+    known = [(one.fitted, one.unit, rows) for one, rows in groups if one.fitted is not None]
+    log_p = np.full(len(h), np.nan)
+    if not known:
+        return log_p
+    at = np.concatenate([rows for _, _, rows in known])
+    xi = np.zeros((len(at), known[0][0].mixture.mu.shape[2]))
+    start = 0
+    for fitted, unit, rows in known:
+        xi[start : start + len(rows), : fitted.dims] = (h[rows] / unit - fitted.mean) @ fitted.W
+        start += len(rows)
+    owner = np.repeat(np.arange(len(known)), [len(rows) for _, _, rows in known])
+    theta = np.concatenate([fitted.theta for fitted, _, _ in known])[owner]  # (n, L', K)
+    phi = quadratic(xi[:, :, None], np.ones((len(at), 1)))  # (n, K, 1)
+    _, scored = e_step(theta, phi, known[0][0].mixture.alpha.shape[1])
+    volume = np.array([fitted.dims * np.log(unit) for fitted, unit, _ in known])
+    log_p[at] = scored[:, 0] - volume[owner]
+    return log_p
 
 
 def new_class(label: int, features: int, options: StreamDensityOptions) -> StreamedClass:
@@ -84,6 +94,7 @@ def new_class(label: int, features: int, options: StreamDensityOptions) -> Strea
 def add_rows(known: StreamedClass, h: Array, options: StreamDensityOptions, seed: int) -> None:
     """Take in rows (n, D) of the class, and update its density if enough of them have come together."""
     known.pending.append(h)
+    known.waiting += len(h)
     first = max(options.components, options.dim) + 1
     enough = first if known.fitted is None else min(options.step_rows, known.moments.count // 2)
     if known.waiting >= enough:
@@ -156,7 +167,7 @@ def _settled(known: StreamedClass, options: StreamDensityOptions) -> StreamedCla
 def _fold(known: StreamedClass) -> Array:
     """Move the pending rows into the moments and return them in the class's unit: (n, D)."""
     x = np.concatenate(known.pending).astype(np.float64)
-    known.pending = []
+    known.pending, known.waiting = [], 0
     if known.moments.count == 0:
         known.unit = _unit(x)
     x /= known.unit
@@ -193,11 +204,3 @@ def _carried(known: StreamedClass, before: Fitted, W: Array, ridge: float) -> Mi
     beyond = outside.T @ known.moments.times(outside)
     beyond = (beyond + beyond.T) / 2
     return floored(carry(before.mixture, before.W, W, before.mean - known.moments.mean, beyond), ridge)
-
-
-def _features(xi: Array, mixture: Mixtures) -> Array:
-    """Return φ of projected rows: (n, d_y) -> (1, K, n)."""
-    padded = np.zeros((1, mixture.mu.shape[2], len(xi)))
-    padded[0, : xi.shape[1]] = xi.T
-    phi: Array = quadratic(padded, np.ones((1, len(xi))))
-    return phi

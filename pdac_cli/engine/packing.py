@@ -58,6 +58,7 @@ def unpack(arrays: Mapping[str, Array], options: StreamOptions, features: int) -
         known.unit = float(arrays["class/unit"][c])
         moments.into(known, int(arrays["class/count"][c]))
         known.pending = [np.array(arrays["pending"][rows : rows + waiting])] if waiting else []
+        known.waiting = waiting
         known.fitted = next(fitted) if arrays["class/fitted"][c] else None
         stream.classes[label] = known
         stream.recent[label] = np.array(arrays["recent"][at : at + kept])

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pdac_cli.density.blocks import Array
-from pdac_cli.density.streaming import StreamedClass, add_rows, new_class
+from pdac_cli.density.streaming import StreamedClass, add_rows, new_class, score
 from pdac_cli.options import StreamAllocation, StreamMethod, StreamOptions
-from pdac_cli.selection.reservoir import Reservoir, relative_to_batch, relative_to_window
+from pdac_cli.selection.reservoir import Reservoir, latest, relative_to_batch, relative_to_latest
 
 Groups = list[tuple[int, Array]]  # each label of a batch and the positions of its rows
 
@@ -50,28 +50,27 @@ class Stream:
 
     def _log_conditional(self, h: Array, groups: Groups) -> Array:
         """Update the classes of the batch and return log p(ξ|y) of its rows, NaN without a density: (n,)."""
-        log_p = np.empty(len(h))
         for label, rows in groups:
             if label not in self.classes:
                 self.classes[label] = new_class(label, self.features, self.options.density)
                 self.recent[label] = np.empty(0)
             add_rows(self.classes[label], h[rows], self.options.density, self.options.seed)
-            log_p[rows] = self.classes[label].score(h[rows].astype(np.float64))
-        return log_p
+        return score([(self.classes[label], rows) for label, rows in groups], h.astype(np.float64))
 
     def _within_class(self, log_p: Array, groups: Groups) -> Array:
-        """Return ε of the batch's rows among those of their class, Eq. (18): (n,)."""
-        window, epsilon = self.options.window, np.ones(len(log_p))
-        for label, rows in groups:
-            log_w = self.options.temperature * log_p[rows]
-            if np.isnan(log_w[0]):  # a class has a density or has none
-                continue
-            if window == 0:
-                epsilon[rows] = relative_to_batch(log_w)
-                continue
-            epsilon[rows] = relative_to_window(self.recent[label], log_w, window)
-            self.recent[label] = np.concatenate([self.recent[label], log_w])[-window:]
-        return epsilon
+        """Return ε of the batch's rows among those of their class, Eq. (18), 1 without a density: (n,)."""
+        window, log_w = self.options.window, self.options.temperature * log_p
+        known = [(label, rows) for label, rows in groups if not np.isnan(log_p[rows[0]])]  # all of a class or none
+        if window == 0:
+            epsilon = np.ones(len(log_p))
+            for _, rows in known:
+                epsilon[rows] = relative_to_batch(log_w[rows])
+            return epsilon
+        last = np.zeros((len(log_p), window))
+        for label, rows in known:
+            last[rows] = latest(self.recent[label], log_w[rows], window)
+            self.recent[label] = np.concatenate([self.recent[label], log_w[rows]])[-window:]
+        return np.where(np.isnan(log_w), 1.0, relative_to_latest(log_w, last))
 
 
 def _by_class(y: Array) -> Iterator[tuple[int, Array]]:

@@ -77,17 +77,27 @@ def relative_to_batch(log_p: Array) -> Array:
     return epsilon
 
 
-def relative_to_window(recent: Array, log_p: Array, window: int) -> Array:
-    """Return ε of rows of one class over the class's last `window` rows, itself included: log_p (n,) -> (n,).
+def latest(recent: Array, log_p: Array, window: int) -> Array:
+    """Return, for each row of one class, the log-densities of the class's last `window` rows up to it: (n, window).
 
-    Eq. (18) with those rows as its batch.  A class of which every batch holds one row would have ε = 1 for ever if it
-    were compared within the batch.  `recent` (m,) are the log-densities of the rows before; while there are fewer
-    than `window` rows in all, those there are.
+    `recent` (m,) are those before log_p (n,); where there are fewer than `window`, the rest is −∞.
     """
-    both = np.concatenate([np.full(window, -np.inf), recent, log_p])
-    last = np.lib.stride_tricks.sliding_window_view(both, window)[-len(log_p) :]  # (n, window), ending at each row
-    count = np.isfinite(last).sum(axis=1)
+    both = np.concatenate([recent, log_p])
+    out = np.full((len(log_p), window), -np.inf)
+    for k in range(len(log_p)):
+        stop = len(recent) + k + 1
+        last = both[max(0, stop - window) : stop]
+        out[k, : len(last)] = last
+    return out
+
+
+def relative_to_latest(log_p: Array, last: Array) -> Array:
+    """Return ε of rows over the latest rows of their class, themselves included: log_p (n,), last (n, w) -> (n,).
+
+    Eq. (18) with those rows as its batch.  A class of which every batch holds one row would have ε = 1 for ever if
+    it were compared within the batch.
+    """
     largest = last.max(axis=1)
     total = np.exp(last - largest[:, None]).sum(axis=1)
-    epsilon: Array = np.exp(log_p - largest) * count / total
+    epsilon: Array = np.exp(log_p - largest) * np.isfinite(last).sum(axis=1) / total
     return epsilon

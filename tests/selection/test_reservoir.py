@@ -4,7 +4,7 @@ from scipy.stats import chisquare, norm, spearmanr
 
 from pdac_cli.options import Acceptance
 from pdac_cli.rng import Purpose, row_uniforms
-from pdac_cli.selection.reservoir import Reservoir, admitted, relative_to_batch, relative_to_window
+from pdac_cli.selection.reservoir import Reservoir, admitted, latest, relative_to_batch, relative_to_latest
 
 DENSITY, PAPER = Acceptance.DENSITY, Acceptance.PAPER
 
@@ -12,6 +12,10 @@ DENSITY, PAPER = Acceptance.DENSITY, Acceptance.PAPER
 def columns(first, n):
     ids = np.arange(first, first + n)
     return {"source": np.zeros(n, int), "row": ids, "label": ids % 3, "log_density": np.zeros(n)}
+
+
+def relative_to_window(recent, log_p, window):
+    return relative_to_latest(log_p, latest(recent, log_p, window))
 
 
 def fill(n, budget, seed=0, batch=7, acceptance=DENSITY, epsilon=None):
