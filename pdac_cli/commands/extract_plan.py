@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import stat
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pdac_cli.commands.extract_text import ARRAY_TASK, SLURM
 from pdac_cli.console import Console
 from pdac_cli.engine.resources import default_jobs
 from pdac_cli.errors import UsageError
@@ -45,6 +47,10 @@ class Job:
 def open_job(options: ExtractOptions, stack: ExitStack, console: Console) -> Job:
     """Open the images and the network; refuse now what would fail later."""
     device = choose_device(options.device)
+    if options.shard is None and ARRAY_TASK in os.environ:
+        console.note(
+            f"note: {ARRAY_TASK} is set and all images are extracted; for this task's part add --shard {SLURM}"
+        )
     scheme, data = scheme_of(options.data)
     _check_output(options, [data] if scheme is None else [])
     checkpoint, usual = _open_checkpoint(options)

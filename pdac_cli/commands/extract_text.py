@@ -9,6 +9,7 @@ from pdac_cli.errors import UsageError
 
 SLURM = "slurm"
 _ARRAY = "SLURM_ARRAY_TASK_"
+ARRAY_TASK = f"{_ARRAY}ID"
 
 
 def parse_numbers(option: str, text: str | None) -> tuple[float, ...] | None:

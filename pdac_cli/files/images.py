@@ -93,7 +93,14 @@ def _labels(container: Container, rows: NDArray[np.int64], n: int) -> tuple[NDAr
     if "label_names" in container.names() and not column.text:
         names = read_names(container.get("label_names"), container.path, "label_names")
     coding = find_coding([column], [names], ignore=None)
-    return column.encode(column.read(0, n)[rows], rows, coding), coding.names
+    raw = column.read(0, n)[rows]
+    if not column.text and raw.min() < 0:
+        row = int(rows[np.argmax(raw < 0)])
+        raise DataError(
+            f"{container.path}: {key!r} is {raw.min()} in row {row:,}; expected 0 or more; "
+            "give images without a class a number of their own"
+        )
+    return column.encode(raw, rows, coding), coding.names
 
 
 def _ids(container: Container, rows: NDArray[np.int64], n: int) -> tuple[str, ...]:
