@@ -26,6 +26,20 @@ class Purpose(IntEnum):
     SAMPLE_DATA = 5
     ADMIT = 20  # into the stream's buffer
     REPLACE = 21  # which row of it
+    CLASS_ORDER = 40
+    IMBALANCE = 41  # which rows of a class are left
+    HOLD_OUT = 42  # rows to test on, where there are none
+    NETWORK = 43  # first weights
+    BATCHES = 44  # order of the rows in an epoch
+    REPLAY = 45  # rows of the buffer beside a batch
+    AUGMENT = 46
+    SEEDING = 30  # k-means++
+    FILL = 31  # places a method has left over
+    BATCH = 32  # dealing rows into mini-batches
+    MASK = 33
+    CANDIDATE = 34
+    SMOOTH = 35
+    HEAD = 36
 
 
 def generator(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:

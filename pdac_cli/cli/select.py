@@ -33,6 +33,7 @@ from pdac_cli.cli.shared import (
     report,
 )
 from pdac_cli.options import Allocation, DensityOptions, Eviction, InputOptions, RunOptions, SelectOptions
+from pdac_cli.selection.names import method_help
 
 
 def select(
@@ -44,9 +45,20 @@ def select(
     model: Annotated[
         Path | None, typer.Option(help="Model from `pdac fit`. Default: fit first.")
     ] = SelectOptions.model,
-    method: Annotated[str, typer.Option(help="Selection method: pdac, uniform.")] = SelectOptions.method,
+    method: Annotated[str, typer.Option(help=method_help())] = SelectOptions.method,
+    head: Annotated[
+        bool,
+        typer.Option(
+            "--head",
+            help="Where a method needs logits and the files have none, train a linear head on the features first.",
+        ),
+    ] = SelectOptions.head,
     allocation: Annotated[
-        Allocation, typer.Option(help="How the budget is shared among classes; joint is the paper's single draw.")
+        Allocation | None,
+        typer.Option(
+            help="How the budget is shared among classes; joint: all rows are one pool, as in the paper. "
+            "Default: the method's own, per-class for pdac and uniform."
+        ),
     ] = SelectOptions.allocation,
     temperature: Annotated[
         float, typer.Option(help="Draw in proportion to density^T: 1 is the paper's rule, 0 is uniform.")
@@ -100,6 +112,7 @@ def select(
         DensityOptions(dim, components, iterations, ridge, tol, solver),
         RunOptions(parse_bytes(memory), jobs, device, quiet, verbose, as_json, force),
         seed,
+        head,
     )
     from pdac_cli.commands.select import run
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from pdac_cli.errors import DataError, UsageError
 from pdac_cli.files.index import Index
-from pdac_cli.options import SelectOptions
+from pdac_cli.options import Allocation, SelectOptions
 from pdac_cli.selection.budget import Array, task_budgets
-from pdac_cli.selection.eviction import keep_after_eviction
+from pdac_cli.selection.eviction import Evict, keep_after_eviction, keep_beginning
 
 _COLUMNS = ("row", "source", "task", "label", "log_density")
 
@@ -39,14 +39,32 @@ class Room:
         return np.array([merged.index(names[label]) for label in labels], np.int64), merged
 
 
-def make_room(before: Index | None, options: SelectOptions, fingerprint: str, rows: int) -> Room:
+def make_room(
+    before: Index | None, options: SelectOptions, evict: Evict, allocation: Allocation, fingerprint: str, rows: int
+) -> Room:
     """Shrink the earlier tasks to their budgets for the arrival of a task of `rows` rows."""
     task = _next_task(before, options, fingerprint)
     if before is None:
         return Room(task, min(options.budget, rows), None)
     earlier, stored = np.unique(before.task, return_counts=True)
     *budgets, budget = task_budgets(options.budget, np.append(stored, rows)).tolist()
-    stay = [_stay(before, int(t), keep, options, task) for t, keep in zip(earlier, budgets, strict=True)]
+    stay = []
+    for t, keep in zip(earlier, budgets, strict=True):
+        members = np.flatnonzero(before.task == t)
+        if evict is Evict.ORDER:
+            kept = keep_beginning(before.label[members], keep, allocation)
+        else:
+            kept = keep_after_eviction(
+                before.row[members],
+                before.label[members],
+                _log_score(before, evict)[members],
+                keep,
+                rule=options.eviction,
+                allocation=allocation,
+                seed=options.seed,
+                key=(task, int(t)),
+            )
+        stay.append(members[kept])
     return Room(task, budget, _take(before, np.concatenate(stay)))
 
 
@@ -54,28 +72,29 @@ def join(earlier: Index, new: Index) -> Index:
     """Return the buffer with a new task's rows after those that stay; settings are those of the newest call."""
     columns: dict[str, Any] = {name: np.concatenate([getattr(earlier, name), getattr(new, name)]) for name in _COLUMNS}
     columns["source"][len(earlier.row) :] += len(earlier.sources)
+    if earlier.score is not None or new.score is not None:
+        columns["score"] = np.concatenate([_scores(earlier), _scores(new)])
     return replace(new, sources=(*earlier.sources, *new.sources), **columns)
+
+
+def _scores(index: Index) -> Array:
+    return np.full(len(index.row), np.nan) if index.score is None else index.score
 
 
 def _take(index: Index, positions: Array) -> Index:
     columns: dict[str, Any] = {name: getattr(index, name)[positions] for name in _COLUMNS}
+    columns["score"] = None if index.score is None else index.score[positions]
     return replace(index, **columns)
 
 
-def _stay(before: Index, task: int, keep: int, options: SelectOptions, now: int) -> Array:
-    """Return the positions in the buffer of the rows of an earlier task that stay, in order."""
-    members = np.flatnonzero(before.task == task)
-    kept = keep_after_eviction(
-        before.row[members],
-        before.label[members],
-        before.log_density[members],
-        keep,
-        rule=options.eviction,
-        allocation=options.allocation,
-        seed=options.seed,
-        key=(now, task),
-    )
-    return members[kept]
+def _log_score(before: Index, evict: Evict) -> Array:
+    """Return what takes the place of log p̂ in Eq. (11), NaN where rows are given up at random: (m,)."""
+    if evict is Evict.DENSITY:
+        return before.log_density
+    if evict is Evict.RANDOM or before.score is None:
+        return np.full(len(before.row), np.nan)
+    with np.errstate(divide="ignore"):
+        return np.log(before.score)
 
 
 def _next_task(before: Index | None, options: SelectOptions, fingerprint: str) -> int:

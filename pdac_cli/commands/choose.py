@@ -4,38 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Protocol
 
 import numpy as np
 
 from pdac_cli.commands.buffer import Room, join, make_room
 from pdac_cli.commands.fit import announce_plan, check_dim, device_of, fit_model, grouped_rows
+from pdac_cli.commands.head import head_source
+from pdac_cli.commands.offering import NamedSource, OfferedRows, logit_columns
 from pdac_cli.console import Console
 from pdac_cli.density.model import Model
 from pdac_cli.engine import local
-from pdac_cli.engine.source import Classes, Plan, Source, count_classes, make_plan
+from pdac_cli.engine.source import Classes, Plan, count_classes, make_plan
 from pdac_cli.errors import DataError
 from pdac_cli.files import index as index_files
 from pdac_cli.files.index import Index
 from pdac_cli.files.model import check_fits, read_model
 from pdac_cli.options import Allocation, SelectOptions
 from pdac_cli.selection.methods import Answer, Method, Offer, Request, method_named
+from pdac_cli.selection.rows import Reference
 
-
-class NamedSource(Source, Protocol):
-    """A set of rows that an index can refer to."""
-
-    @property
-    def fingerprint(self) -> str:
-        """What identifies the set."""
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Where it comes from."""
-
-    @property
-    def label_names(self) -> tuple[str, ...] | None:
-        """Names of the classes, where they have names."""
+__all__ = ["Chosen", "NamedSource", "choose"]
 
 
 @dataclass(frozen=True)
@@ -48,30 +36,45 @@ class Chosen:
     answer: Answer
 
 
-def choose(source: NamedSource, before: Index | None, options: SelectOptions, console: Console) -> Chosen:
-    """Choose rows of the source as a new task and shrink the earlier ones: the paper's Algorithm 1."""
+def choose(
+    source: NamedSource,
+    before: Index | None,
+    options: SelectOptions,
+    console: Console,
+    reference: Reference | None = None,
+) -> Chosen:
+    """Choose rows of the source as a new task and shrink the earlier ones: the paper's Algorithm 1.
+
+    `reference` are the stored rows of the earlier tasks, for the methods that compare new rows with them.
+    """
     method = method_named(options.method)
+    allocation = options.allocation or method.allocation
     plan = make_plan(source, options.input, options.run)
+    _check_logits(source, method, options)
     classes = count_classes(source, plan, options.input)
     given = _given_model(source, classes, options) if method.needs_density else None
-    room = make_room(before, options, source.fingerprint, int(classes.counts.sum()))
+    room = make_room(before, options, method.evict, allocation, source.fingerprint, int(classes.counts.sum()))
     _warn_of_budget(options, classes, room, console)
-    offers = _offers(source, classes, method, given, options, plan, console)
-    answer = _select(offers, classes, method, options, room.budget)
-    _warn_of_effective_size(answer, classes, options, console)
-    return Chosen(_index(answer, source, classes, room, options), room.task, classes, answer)
+    rows = _rows(source, classes, method, given, options, plan, console)
+    with console.progress(f"selecting by {options.method}", room.budget) as tick:
+        answer = method.select(
+            rows,
+            Request(
+                room.budget,
+                classes.counts,
+                allocation,
+                options.temperature,
+                options.seed,
+                tick,
+                plan.memory,
+                reference,
+            ),
+        )
+    _warn_of_effective_size(answer, classes, allocation, console)
+    return Chosen(_index(answer, source, classes, room, allocation, options), room.task, classes, answer)
 
 
-def _select(offers: Iterator[Offer], classes: Classes, method: Method, options: SelectOptions, budget: int) -> Answer:
-    """Offer every row to the method."""
-    request = Request(budget, classes.counts, options.allocation, options.temperature, options.seed)
-    selector = method.start(request)
-    for offer in offers:
-        selector.offer(offer)
-    return selector.answer()
-
-
-def _offers(
+def _rows(
     source: NamedSource,
     classes: Classes,
     method: Method,
@@ -79,12 +82,28 @@ def _offers(
     options: SelectOptions,
     plan: Plan,
     console: Console,
+) -> OfferedRows:
+    """Return the rows with what the method needs beside them: densities or logits."""
+    logits, columns = 0, classes.labels
+    if method.needs_logits:
+        if not source.has_logits:
+            source = head_source(source, classes, plan, options.seed, console)
+            logits, columns = len(classes.labels), np.arange(len(classes.labels))
+        else:
+            logits = logit_columns(source, classes, plan)
+
+    def scored() -> Iterator[Offer]:
+        return _with_densities(source, classes, given, options, plan, console)
+
+    return OfferedRows(
+        source, classes, logits, columns, options.input, options.run, console, scored if method.needs_density else None
+    )
+
+
+def _with_densities(
+    source: NamedSource, classes: Classes, given: Model | None, options: SelectOptions, plan: Plan, console: Console
 ) -> Iterator[Offer]:
-    """Yield all rows, with their densities where the method needs them."""
-    if not method.needs_density:
-        for chunk in source.chunks(plan.chunk_rows):
-            yield Offer(chunk.ids, classes.codes(chunk.y), None)
-        return
+    """Yield all rows with their densities, fitted first unless given."""
     device = device_of(options.run)
     if given is None:
         announce_plan(source, classes, options.density, plan, device, console)
@@ -93,6 +112,14 @@ def _offers(
         with console.progress("scoring", int(classes.counts.sum())) as tick:
             for scored in local.score(stored, model, plan, tick):
                 yield Offer(scored.ids, scored.codes, scored.log_p)
+
+
+def _check_logits(source: NamedSource, method: Method, options: SelectOptions) -> None:
+    if method.needs_logits and not source.has_logits and not options.head:
+        raise DataError(
+            f"{', '.join(source.files[:1]) or 'the rows'}: has no logits and --method {options.method} needs them; "
+            "expected 'logits' (n, K) beside the features; add --head to train a linear head on the features first"
+        )
 
 
 def _given_model(source: NamedSource, classes: Classes, options: SelectOptions) -> Model | None:
@@ -105,7 +132,9 @@ def _given_model(source: NamedSource, classes: Classes, options: SelectOptions) 
     return given.model
 
 
-def _index(answer: Answer, source: NamedSource, classes: Classes, room: Room, options: SelectOptions) -> Index:
+def _index(
+    answer: Answer, source: NamedSource, classes: Classes, room: Room, allocation: Allocation, options: SelectOptions
+) -> Index:
     """Return the rows kept: those of earlier tasks that stay, then this task's, each in order of their ranking."""
     ranking = answer.ranking
     labels, names = room.labels_of(classes.labels[ranking.codes], source.label_names)
@@ -121,12 +150,13 @@ def _index(answer: Answer, source: NamedSource, classes: Classes, room: Room, op
         budget=options.budget,
         seed=options.seed,
         options={
-            "allocation": options.allocation.value,
+            "allocation": allocation.value,
             "temperature": options.temperature,
             "eviction": options.eviction.value,
             **({} if options.model else {f"density.{k}": v for k, v in asdict(options.density).items()}),
         },
         label_names=names,
+        score=ranking.score,
     )
     return new if room.earlier is None else join(room.earlier, new)
 
@@ -145,7 +175,7 @@ def _warn_of_budget(options: SelectOptions, classes: Classes, room: Room, consol
         )
 
 
-def _warn_of_effective_size(answer: Answer, classes: Classes, options: SelectOptions, console: Console) -> None:
+def _warn_of_effective_size(answer: Answer, classes: Classes, allocation: Allocation, console: Console) -> None:
     """Warn where π rests on fewer rows than are drawn: the rest of the draw is then close to arbitrary."""
     if answer.effective_size is None:
         return
@@ -158,7 +188,7 @@ def _warn_of_effective_size(answer: Answer, classes: Classes, options: SelectOpt
             f"(class {classes.labels[worst]}: {answer.effective_size[worst]:.1f} for {kept[worst]} rows); "
             "few rows dominate the draw; try --ridge 0.1, a smaller --dim or --components, or --temperature 0.25"
         )
-    joint = options.allocation is Allocation.JOINT
+    joint = allocation is Allocation.JOINT
     if joint and answer.effective_total is not None and answer.effective_total < kept.sum() < classes.counts.sum():
         console.warn(
             f"the effective sample size over all classes is {answer.effective_total:.1f} for {kept.sum()} rows "

@@ -18,6 +18,7 @@ class ArrayChunk:
     ids: Array  # (m,)
     h: Array  # (m, D)
     y: Array  # (m,)
+    logits: Array | None = None  # (m, K)
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,12 @@ class ArraySource:
     fingerprint: str = "memory"  # what identifies the rows, where an index is to refer to them
     files: tuple[str, ...] = ()
     label_names: tuple[str, ...] | None = None
+    logits: Array | None = None  # (n, K)
+
+    @property
+    def has_logits(self) -> bool:
+        """Whether there are logits beside the features."""
+        return self.logits is not None
 
     @property
     def n(self) -> int:
@@ -45,11 +52,12 @@ class ArraySource:
         """What the rows are stored as."""
         return self.h.dtype
 
-    def chunks(self, rows: int) -> Iterator[ArrayChunk]:
+    def chunks(self, rows: int, *, logits: bool = False) -> Iterator[ArrayChunk]:
         """Yield the rows, `rows` at a time."""
         for at in range(0, self.n, rows):
             part = slice(at, at + rows)
-            yield ArrayChunk(np.arange(at, min(at + rows, self.n)), self.h[part], self.y[part])
+            z = self.logits[part] if logits and self.logits is not None else None
+            yield ArrayChunk(np.arange(at, min(at + rows, self.n)), self.h[part], self.y[part], z)
 
     def label_chunks(self, rows: int) -> Iterator[tuple[Array, Array]]:
         """Yield ids and labels."""

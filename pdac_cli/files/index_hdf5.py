@@ -33,6 +33,8 @@ def index_to_hdf5(index: Index) -> bytes:
         for name in INTEGER_COLUMNS:
             _put(file, name, getattr(index, name).astype(np.int64))
         _put(file, "log_density", index.log_density.astype(np.float64))
+        if index.score is not None:
+            _put(file, "score", index.score.astype(np.float64))
         _put(file, "class_counts", np.array(list(index.class_counts.items()), np.int64).reshape(-1, 2))
         write_texts(file, "sources/fingerprint", [source.fingerprint for source in index.sources])
         write_texts(file, "sources/files", [json.dumps(source.files) for source in index.sources])
@@ -65,6 +67,7 @@ def index_from_hdf5(path: Path) -> Index:
             seed=_setting(file, "seed", int, path),
             options=_options(file, path),
             label_names=None if names is None else tuple(names),
+            score=_numbers(file, "score", "f", path).astype(np.float64) if file.id.links.exists(b"score") else None,
         )
     problem = find_problem(index)
     if problem:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pdac_cli.errors import DataError
 from pdac_cli.files.kept import FORMAT, INTEGER_COLUMNS, MEANING, VERSION, Index, Source, find_problem
@@ -35,9 +36,13 @@ def index_to_json(index: Index) -> bytes:
         ],
     }
     columns = [getattr(index, name).tolist() for name in INTEGER_COLUMNS]
+    scores = [""] * len(index.row)
+    if index.score is not None:
+        scores = [f', "score": {_number(score)}' for score in index.score.tolist()]
     lines = [
-        f'    {{"source": {source}, "row": {row}, "task": {task}, "label": {label}, "log_density": {_number(log_p)}}}'
-        for source, row, task, label, log_p in zip(*columns, index.log_density.tolist(), strict=True)
+        f'    {{"source": {source}, "row": {row}, "task": {task}, "label": {label}, '
+        f'"log_density": {_number(log_p)}{score}}}'
+        for source, row, task, label, log_p, score in zip(*columns, index.log_density.tolist(), scores, strict=True)
     ]
     head = json.dumps(header, indent=2, allow_nan=False).removesuffix("\n}")
     return "".join([head, ',\n  "kept": [\n', ",\n".join(lines), "\n  ]\n}\n"]).encode()
@@ -82,13 +87,14 @@ def index_from_json(path: Path) -> Index:
                 for name in INTEGER_COLUMNS}  # fmt: skip
     index = Index(
         **integers,
-        log_density=np.array([_log_density(item, k, path) for k, item in enumerate(kept)], np.float64),
+        log_density=np.array([_float(item, "log_density", k, path) for k, item in enumerate(kept)], np.float64),
         sources=tuple(_source(item, k, path) for k, item in enumerate(_get(content, "sources", list, path))),
         method=_get(content, "method", str, path),
         budget=_get(content, "budget", int, path),
         seed=_get(content, "seed", int, path),
         options=check_options(_get(content, "options", dict, path), path),
         label_names=None if names is None else tuple(names),
+        score=_scores(kept, path),
     )
     problem = find_problem(index)
     if problem:
@@ -137,13 +143,19 @@ def _whole(item: Any, name: str, k: int, path: Path) -> int:
     return _get(item if isinstance(item, dict) else {}, name, int, path, f"of kept row {k:,}")
 
 
-def _log_density(item: dict[str, Any], k: int, path: Path) -> float:
-    value = item.get("log_density", "")
+def _scores(kept: list[Any], path: Path) -> NDArray[np.float64] | None:
+    if not any(isinstance(item, dict) and "score" in item for item in kept):
+        return None
+    return np.array([_float(item, "score", k, path) for k, item in enumerate(kept)], np.float64)
+
+
+def _float(item: dict[str, Any], name: str, k: int, path: Path) -> float:
+    value = item.get(name, "")
     if value is None:
         return math.nan
     if isinstance(value, float) or value in ("inf", "-inf"):
         return float(value)
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63:
         return float(value)
-    found = f"a {type(value).__name__}" if "log_density" in item else "missing"
-    raise DataError(f"{path}: 'log_density' of kept row {k:,} is {found}; expected a number or null")
+    found = f"a {type(value).__name__}" if name in item else "missing"
+    raise DataError(f"{path}: '{name}' of kept row {k:,} is {found}; expected a number or null")

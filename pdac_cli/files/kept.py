@@ -40,6 +40,7 @@ class Index:
     seed: int
     options: Mapping[str, Option]
     label_names: tuple[str, ...] | None = None
+    score: NDArray[np.float64] | None = None  # (m,) the method's own, NaN for rows without one; None: no row has one
 
     @property
     def class_counts(self) -> dict[int, int]:
@@ -51,6 +52,8 @@ class Index:
 def find_problem(index: Index) -> str | None:
     """What is impossible about the index, as ``field found; expected``; None if it is sound."""
     lengths = {name: len(getattr(index, name)) for name in (*INTEGER_COLUMNS, "log_density")}
+    if index.score is not None:
+        lengths["score"] = len(index.score)
     if len(set(lengths.values())) > 1:
         return f"columns have different lengths {lengths}; expected one value per kept row in each"
     if not index.sources:

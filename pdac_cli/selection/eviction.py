@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import numpy as np
 
 from pdac_cli.options import Allocation, Eviction
 from pdac_cli.rng import Purpose, row_gumbels
 from pdac_cli.selection.budget import Array, class_budgets
+
+
+class Evict(StrEnum):
+    """By what a method's stored rows are evicted."""
+
+    DENSITY = "density"  # probability falling in the density, Eq. (11)
+    SCORE = "score"  # the same with the method's own score in the density's place
+    ORDER = "order"  # the beginning of the list stays
+    RANDOM = "random"
 
 
 def log_weights(log_p: Array, rule: Eviction) -> Array:
@@ -48,4 +59,16 @@ def keep_after_eviction(
         never = np.isneginf(log_w)
         removal = np.lexsort((-noise[members], -np.where(never, 0.0, log_w + noise[members]), never))
         stay.append(members[removal[len(members) - k :]])
+    return np.sort(np.concatenate(stay))
+
+
+def keep_beginning(labels: Array, keep: int, allocation: Allocation) -> Array:
+    """Return the positions, in order, of the rows of one earlier task that stay: the first of its list.
+
+    labels (n,) in the order of the ranking; unless allocation is joint, the first of each class's list.
+    """
+    pools = np.zeros(len(labels), np.int64) if allocation is Allocation.JOINT else labels
+    _, pool, sizes = np.unique(pools, return_inverse=True, return_counts=True)
+    quota = class_budgets(keep, sizes, allocation)
+    stay = [np.flatnonzero(pool == p)[:k] for p, k in enumerate(quota)]
     return np.sort(np.concatenate(stay))

@@ -1,99 +1,68 @@
 """The one table of selection methods.
 
-A method turns offered rows into a ranking.  It is offered every row of the task once, in chunks of any size, and must
-answer the same whatever the chunks.
+A method turns the rows of a task into a ranking, and must answer the same however they are read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
-
-import numpy as np
 
 from pdac_cli.errors import UsageError
 from pdac_cli.options import Allocation
-from pdac_cli.selection.budget import Array, class_budgets
-from pdac_cli.selection.sampling import EffectiveSize, Ranking, TopK, keys
+from pdac_cli.selection.centres import kcenter, kmeans
+from pdac_cli.selection.eviction import Evict
+from pdac_cli.selection.herding import herding
+from pdac_cli.selection.rows import Answer, Offer, Request, Rows
+from pdac_cli.selection.scored import draw, hardest, highest_prob
+
+__all__ = ["METHODS", "Answer", "Method", "Offer", "Request", "Rows", "Size", "method_named"]
 
 
 @dataclass(frozen=True)
-class Offer:
-    """Some rows of the task."""
+class Size:
+    """How much there is to choose from."""
 
-    ids: Array  # (n,) global row ids
-    codes: Array  # (n,) class positions
-    log_p: Array | None  # (n,) log p̂(z), Eq. (9), where the method needs a density
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is asked of a method."""
-
-    budget: int
-    counts: Array  # (C,) rows of each class
-    allocation: Allocation
-    temperature: float
-    seed: int
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a method answers."""
-
-    ranking: Ranking
-    effective_size: Array | None  # (C,) of π in each class, where rows are drawn
-    effective_total: float | None  # of π over all rows
-
-
-class Selector(Protocol):
-    """A method at work."""
-
-    def offer(self, rows: Offer) -> None:
-        """Take in some rows."""
-
-    def answer(self) -> Answer:
-        """Return the rows to keep."""
+    n: int  # rows
+    dim: int  # features
+    logits: int  # K
+    pools: int  # that are chosen from separately
+    m: int  # budget
 
 
 @dataclass(frozen=True)
 class Method:
     """One entry of the table."""
 
-    summary: str
-    needs_density: bool
-    start: Callable[[Request], Selector]
+    select: Callable[[Rows, Request], Answer]
+    allocation: Allocation  # where the user does not say
+    evict: Evict
+    work: Callable[[Size], float]  # multiplications, about
+    needs_density: bool = False
+    needs_logits: bool = False
+    random: bool = True  # whether another seed gives another answer
 
 
-class _Draw:
-    """Draw rows ∝ p̂^T without replacement, Eq. (10), within each class or over all."""
+def _one_pass(size: Size) -> float:
+    return size.n * (size.dim + 20 * size.logits)
 
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        joint = request.allocation is Allocation.JOINT
-        total = min(request.budget, int(request.counts.sum()))
-        self.joint = joint
-        self.top = TopK(np.array([total]) if joint else class_budgets(total, request.counts, request.allocation))
-        self.size = EffectiveSize(len(request.counts))
 
-    def offer(self, rows: Offer) -> None:
-        """Take in some rows."""
-        log_p = np.full(len(rows.ids), np.nan) if rows.log_p is None else rows.log_p
-        log_w = np.zeros(len(rows.ids)) if rows.log_p is None else self.request.temperature * log_p
-        self.size.offer(log_w, rows.codes)
-        pools = np.zeros(len(rows.ids), np.int64) if self.joint else rows.codes
-        extra = np.stack([rows.codes.astype(np.float64), log_p], axis=1)
-        self.top.offer(keys(log_w, rows.ids, self.request.seed), pools, rows.ids, extra)
+def _fit(size: Size) -> float:
+    return size.n * (30 * size.dim + 20 * 7 * 66)
 
-    def answer(self) -> Answer:
-        """Return the rows to keep."""
-        return Answer(self.top.ranking(), self.size.sizes(), self.size.total())
+
+def _product_a_row(size: Size) -> float:
+    return size.m * size.n * size.dim / size.pools * 8  # a product with one vector waits for memory
 
 
 METHODS: Mapping[str, Method] = {
-    "pdac": Method("draw in proportion to the estimated density (the paper's rule)", needs_density=True, start=_Draw),
-    "uniform": Method("draw uniformly at random", needs_density=False, start=_Draw),
+    "pdac": Method(draw, Allocation.PER_CLASS, Evict.DENSITY, _fit, needs_density=True),
+    "uniform": Method(draw, Allocation.PER_CLASS, Evict.RANDOM, _one_pass),
+    "kcenter": Method(kcenter, Allocation.JOINT, Evict.ORDER, _product_a_row, random=False),
+    "kmeans": Method(kmeans, Allocation.JOINT, Evict.ORDER, _product_a_row),
+    "herding": Method(herding, Allocation.BALANCED, Evict.ORDER, _product_a_row, random=False),
+    "hardest": Method(hardest, Allocation.JOINT, Evict.SCORE, _one_pass, needs_logits=True, random=False),
+    "highest-prob": Method(highest_prob, Allocation.JOINT, Evict.SCORE, _one_pass, needs_logits=True, random=False),
 }
 
 

@@ -22,6 +22,7 @@ class Ranking:
     ids: Array  # (m,) int64 global row ids
     codes: Array  # (m,) class positions
     log_p: Array  # (m,) float64, NaN where the method has no density
+    score: Array | None = None  # (m,) float64, what earlier rows are evicted by where the method has no density
 
 
 class TopK:

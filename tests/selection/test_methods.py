@@ -5,57 +5,118 @@ import pytest
 
 from pdac_cli.errors import UsageError
 from pdac_cli.options import Allocation
-from pdac_cli.selection.methods import METHODS, Offer, Request, method_named
+from pdac_cli.selection.methods import METHODS, Size, method_named
+from pdac_cli.selection.names import ABOUT
+from tests.selection.arrays import ArrayRows, select
 
 N = 400
+COSTLY = ("greedy", "pbcs")  # seconds a run: fewer rows must do
 
 
-def data(seed=0):
+def data(n=N, seed=0, dtype="f8"):
+    """Features, class positions, logits of an imperfect classifier and log-densities."""
     rng = np.random.default_rng(seed)
-    codes = rng.choice(4, size=N, p=[0.5, 0.3, 0.15, 0.05])
-    return codes, rng.standard_normal(N) * 5 - 20
+    codes = rng.choice(4, size=n, p=[0.5, 0.3, 0.15, 0.05])
+    h = rng.standard_normal((n, 6)).astype(dtype) + codes[:, None]
+    z = rng.standard_normal((n, 4)).astype(dtype) + 2 * np.eye(4)[codes]
+    return ArrayRows(h, codes, z, rng.standard_normal(n) * 5 - 20)
 
 
-def answer(name, budget, allocation=Allocation.PER_CLASS, temperature=1.0, seed=0, chunk=N, codes=None, log_p=None):
-    if codes is None:
-        codes, log_p = data()
-    method = METHODS[name]
-    selector = method.start(Request(budget, np.bincount(codes), allocation, temperature, seed))
-    for at in range(0, N, chunk):
-        part = slice(at, at + chunk)
-        density = log_p[part] if method.needs_density else None
-        selector.offer(Offer(np.arange(N)[part], codes[part], density))
-    return selector.answer()
+def answer(name, budget, allocation=Allocation.PER_CLASS, rows=None, chunk=N, **more):
+    rows = rows or data(size(name))
+    log_p = rows.log_p if METHODS[name].needs_density else None
+    return select(name, ArrayRows(rows.h, rows.codes, rows.z, log_p, chunk), budget, allocation, **more)
+
+
+def size(name):
+    return 60 if name in COSTLY else N
 
 
 @pytest.mark.parametrize("allocation", list(Allocation))
 @pytest.mark.parametrize("name", METHODS)
 class TestEveryMethod:
-    @pytest.mark.parametrize("budget", [1, 3, 40, 399, 400, 5000])
-    def test_exactly_the_budget_distinct_in_range_with_the_right_class(self, name, allocation, budget):
-        codes, _ = data()
+    @pytest.mark.parametrize("share", [0, 0.01, 0.1, 0.999, 1, 12.5])
+    def test_exactly_the_budget_distinct_in_range_with_the_right_class(self, name, allocation, share):
+        n = size(name)
+        budget = max(1, int(share * n))
         ranking = answer(name, budget, allocation).ranking
-        assert len(ranking.ids) == len(set(ranking.ids.tolist())) == min(budget, N)
-        assert ((ranking.ids >= 0) & (ranking.ids < N)).all()
-        np.testing.assert_array_equal(ranking.codes, codes[ranking.ids])
+        assert len(ranking.ids) == len(set(ranking.ids.tolist())) == min(budget, n)
+        assert ((ranking.ids >= 0) & (ranking.ids < n)).all()
+        np.testing.assert_array_equal(ranking.codes, data(n).codes[ranking.ids])
+        if ranking.score is not None:
+            assert ranking.score.shape == ranking.ids.shape
+            assert (ranking.score >= 0).all()
 
     @pytest.mark.parametrize("chunk", [1, 7, 64, 399])
     def test_chunking_is_irrelevant(self, name, allocation, chunk):
-        whole, pieces = (answer(name, 50, allocation, chunk=c).ranking for c in (N, chunk))
+        budget = size(name) // 8
+        whole, pieces = (answer(name, budget, allocation, chunk=c).ranking for c in (N, chunk))
         np.testing.assert_array_equal(whole.ids, pieces.ids)
         np.testing.assert_array_equal(whole.log_p, pieces.log_p)
+        np.testing.assert_array_equal(whole.score, pieces.score)
 
-    def test_same_seed_same_answer_other_seed_another(self, name, allocation):
-        one, again, other = (answer(name, 50, allocation, seed=s).ranking.ids.tolist() for s in (1, 1, 2))
+    def test_same_seed_same_answer_other_seed_another_if_it_is_random(self, name, allocation):
+        budget = size(name) // 8
+        one, again, other = (answer(name, budget, allocation, seed=s).ranking.ids.tolist() for s in (1, 1, 2))
         assert one == again
-        assert one != other
+        assert (one != other) == METHODS[name].random
 
     def test_input_is_left_alone(self, name, allocation):
-        codes, log_p = data()
-        copies = codes.copy(), log_p.copy()
-        answer(name, 50, allocation, codes=codes, log_p=log_p)
-        np.testing.assert_array_equal(codes, copies[0])
-        np.testing.assert_array_equal(log_p, copies[1])
+        rows, copy = data(size(name)), data(size(name))
+        answer(name, size(name) // 8, allocation, rows=rows)
+        for field in ("h", "codes", "z", "log_p"):
+            np.testing.assert_array_equal(getattr(rows, field), getattr(copy, field))
+
+    def test_classes_get_their_share(self, name, allocation):
+        if allocation is Allocation.JOINT:
+            return
+        n, rows = size(name), data(size(name))
+        kept = np.bincount(answer(name, n // 4, allocation).ranking.codes, minlength=4)
+        shares = np.bincount(rows.codes) / n if allocation is Allocation.PER_CLASS else np.full(4, 0.25)
+        room = np.bincount(rows.codes)
+        assert (np.abs(kept - n // 4 * shares) < 1).all() or (kept == room).any()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_progress_adds_up_to_the_budget_or_is_one_pass(name):
+    told = []
+    answer(name, 20, Allocation.JOINT, tick=told.append)
+    assert sum(told) in (0, 20)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_rows_that_are_all_the_same_are_no_obstacle(name):
+    rows = ArrayRows(np.ones((40, 3)), np.arange(40) % 2, np.zeros((40, 2)), np.zeros(40))
+    for allocation in Allocation:
+        assert len(set(answer(name, 15, allocation, rows=rows).ranking.ids.tolist())) == 15
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_features_of_float32_and_of_any_unit_do(name):
+    rows = data(size(name), dtype="f4")
+    plain = answer(name, 12, Allocation.JOINT, rows=rows).ranking.ids
+    for scale in (2.0**-20, 2.0**20):
+        scaled = ArrayRows((rows.h * np.float32(scale)), rows.codes, rows.z, rows.log_p)
+        found = answer(name, 12, Allocation.JOINT, rows=scaled).ranking.ids
+        if name in UNITLESS:
+            np.testing.assert_array_equal(found, plain)
+        assert len(set(found.tolist())) == 12
+
+
+UNITLESS = ("pdac", "uniform", "kcenter", "kmeans", "herding", "hardest", "highest-prob", "bcsr", "pbcs", "greedy")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_table_says_what_a_method_does_and_costs(name):
+    assert ABOUT[name].summary
+    assert ABOUT[name].cost
+    assert ABOUT[name].logits == METHODS[name].needs_logits
+    small, large = (METHODS[name].work(Size(n, 512, 10, 1, 100)) for n in (1000, 100_000))
+    assert 0 < small < large
+
+
+def test_help_and_table_have_the_same_methods():
+    assert list(ABOUT) == list(METHODS)
 
 
 def test_temperature_zero_is_uniform():
@@ -63,7 +124,7 @@ def test_temperature_zero_is_uniform():
 
 
 def test_pdac_prefers_dense_rows_and_a_negative_temperature_sparse_ones():
-    _, log_p = data()
+    log_p = data().log_p
     means = [log_p[answer("pdac", 60, temperature=t).ranking.ids].mean() for t in (-1, 0, 0.5, 1)]
     assert means == sorted(means)
 

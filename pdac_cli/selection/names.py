@@ -1,0 +1,37 @@
+"""The methods by name, with what each does and costs: plain text, so that help can be printed without loading NumPy.
+
+n rows of D features and K logits, m the budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class About:
+    """What a user should know before choosing a method."""
+
+    summary: str
+    cost: str
+    logits: bool = False  # needs the network's logits, or --head
+
+
+ABOUT: Mapping[str, About] = {
+    "pdac": About("draw in proportion to the estimated density (the paper's rule)", "one fit"),
+    "uniform": About("draw uniformly at random", "nothing"),
+    "kcenter": About("the row farthest from those chosen, again and again", "m products n x D"),
+    "kmeans": About("k-means++ seeding: draw by squared distance from those chosen", "m products n x D"),
+    "herding": About("keep the chosen rows' mean near the class mean (iCaRL)", "m products n x D, fewer by class"),
+    "hardest": About("largest cross-entropy", "one pass", logits=True),
+    "highest-prob": About("largest probability of the true class", "one pass", logits=True),
+}
+
+
+def method_help() -> str:
+    """Return the help text of --method."""
+    return "Selection method: " + "; ".join(
+        f"{name}: {about.summary} [{about.cost}{', needs logits' if about.logits else ''}]"
+        for name, about in ABOUT.items()
+    )

@@ -1,0 +1,91 @@
+"""Rows in memory as methods are given them."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from pdac_cli.options import Allocation
+from pdac_cli.selection.methods import METHODS, Offer, Request
+from pdac_cli.selection.rows import blocks
+
+
+@dataclass(frozen=True)
+class ArrayPool:
+    key: tuple[int, ...]
+    h: np.ndarray
+    codes: np.ndarray
+    ids: np.ndarray
+    z: np.ndarray | None = None
+
+    @property
+    def count(self):
+        return len(self.h)
+
+    @property
+    def dim(self):
+        return self.h.shape[1]
+
+    @property
+    def dtype(self):
+        return self.h.dtype
+
+    @property
+    def targets(self):
+        return self.codes
+
+    def read(self, start, stop):
+        return self.h[start:stop]
+
+    def logits(self, start, stop):
+        return self.z[start:stop]
+
+    def map(self, work):
+        return [work(start, stop) for start, stop in blocks(self.count)]
+
+
+@dataclass(frozen=True)
+class ArrayRows:
+    h: np.ndarray
+    codes: np.ndarray
+    z: np.ndarray | None = None
+    log_p: np.ndarray | None = None
+    chunk: int = 1000
+
+    def offers(self):
+        ids = np.arange(len(self.codes))
+        for at in range(0, len(ids), self.chunk):
+            part = slice(at, at + self.chunk)
+            log_p = None if self.log_p is None else self.log_p[part]
+            z = None if self.z is None else self.z[part]
+            yield Offer(ids[part], self.codes[part], log_p, z, self.codes[part])
+
+    @contextmanager
+    def pools(self, joint):
+        groups = [np.arange(len(self.codes))]
+        if not joint:
+            groups = [np.flatnonzero(self.codes == c) for c in range(self.codes.max() + 1)]
+        z = self.z
+        yield [
+            ArrayPool(() if joint else (c,), self.h[g], self.codes[g], g, None if z is None else z[g])
+            for c, g in enumerate(groups)
+        ]
+
+
+def pool_of(h, codes=None, z=None):
+    """All rows as one pool."""
+    codes = np.zeros(len(h), int) if codes is None else codes
+    return ArrayPool((), np.asarray(h), codes, np.arange(len(h)), z)
+
+
+def request(budget, counts, allocation=Allocation.JOINT, seed=0, **more):
+    return Request(budget, np.atleast_1d(counts), allocation, 1.0, seed, **more)
+
+
+def select(name, rows, budget, allocation=None, seed=0, temperature=1.0, **more):
+    """The ranking by a method of the table."""
+    method = METHODS[name]
+    asked = Request(budget, np.bincount(rows.codes), allocation or method.allocation, temperature, seed, **more)
+    return method.select(rows, asked)
