@@ -22,7 +22,7 @@ from pdac_cli.engine.resources import one_blas_thread
 from pdac_cli.errors import UsageError
 from pdac_cli.files.atomic import check_output
 from pdac_cli.files.features import open_features
-from pdac_cli.files.follow import first_shape
+from pdac_cli.files.follow import features_when_there
 from pdac_cli.files.index import Index, Source, index_suffix, write_index
 from pdac_cli.files.model import StoredModel, write_model
 from pdac_cli.options import StreamMethod, StreamOptions
@@ -124,7 +124,7 @@ def _look(options: StreamOptions, resumed: bool, console: Console) -> tuple[tupl
     if options.state is not None:
         check_output(options.state, inputs, force=True)
     if features is None:
-        features = first_shape(options.input, options.input.paths[-1], options.timeout)
+        features = features_when_there(options.input, options.input.paths[-1], options.timeout)
     if options.method is StreamMethod.SPDAC and options.density.dim > features:
         raise UsageError(f"--dim is {options.density.dim}, the data has {features} features; expected at most as many")
     return names, features

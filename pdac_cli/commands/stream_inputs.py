@@ -45,7 +45,7 @@ def plan_legs(names: Sequence[str], places: Sequence[Place], options: InputOptio
     sources = len(places)
     for name in (*names, *([growing] if growing is not None else [])):
         follows = name is growing
-        rows = growing_rows(name, options.allow_external) if follows else _count(name, options)
+        rows = growing_rows(options, name) if follows else _count(name, options)
         known = _find(name, rows, places, options, follows)
         if known is None:
             legs.append(Leg(name, sources, 0, follows))

@@ -16,12 +16,11 @@ from pdac_cli.engine.packing import pack, unpack
 from pdac_cli.engine.streaming import Stream
 from pdac_cli.errors import DataError, Stopped
 from pdac_cli.files.features import FeatureSet, open_features
-from pdac_cli.files.follow import growing_rows, is_complete, open_first_rows
+from pdac_cli.files.follow import POLL_SECONDS, growing_rows, is_complete, open_first_rows
 from pdac_cli.files.kept import Option
 from pdac_cli.files.state import Place, State, check_options, damaged, read_state, write_state
 from pdac_cli.options import StreamOptions
 
-_POLL_SECONDS = 0.1
 _SAVE_ROWS = 4096  # at least, from one state file to the next
 _SAVE_SHARE = 0.5  # of the bytes read may go into state files
 
@@ -70,7 +69,7 @@ class Run:
         ended = False
         while not ended:
             ended = is_complete(leg.path) or time.monotonic() - news > self.options.timeout
-            rows = growing_rows(leg.path, self.options.input.allow_external)
+            rows = growing_rows(self.options.input, leg.path)
             if rows > seen:
                 seen, news = rows, time.monotonic()
             ready = rows if ended else rows - rows % self.options.batch
@@ -80,7 +79,7 @@ class Run:
                 at = ready
             elif not ended:
                 self._check_stop(stopping, leg)
-                time.sleep(_POLL_SECONDS)
+                time.sleep(POLL_SECONDS)
         if at == 0:
             raise DataError(f"{leg.path}: no row came in {self.options.timeout:g} s; expected a writer; see --timeout")
 

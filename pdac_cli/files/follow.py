@@ -20,8 +20,11 @@ from pdac_cli.files.containers import Container, open_container
 from pdac_cli.files.datasets import get_dataset
 from pdac_cli.files.features import FeatureSet, open_features
 from pdac_cli.files.hdf5 import describe_datasets, list_datasets, open_hdf5
+from pdac_cli.files.keys import find_keys
 from pdac_cli.files.messages import reading
 from pdac_cli.options import InputOptions
+
+POLL_SECONDS = 0.1
 
 
 class FirstRows:
@@ -52,24 +55,29 @@ class FirstRowsContainer:
 
 
 class GrowingContainer:
-    """An HDF5 file that its writer may still append to, with as many rows as all of its columns have."""
+    """An HDF5 file that its writer may still append to, with as many rows as all of its columns have by now."""
 
-    def __init__(self, path: Path, allow_external: bool) -> None:
-        self.path, self._external = path, allow_external
+    def __init__(self, path: Path, options: InputOptions) -> None:
+        self.path, self._external = path, options.allow_external
         try:
             self._file = h5py.File(path, "r", libver="latest", swmr=True)
         except OSError:
             self._file = open_hdf5(path)  # closed for good by its writer, and perhaps never in that mode
-        lengths = [self._file[name].shape[0] for name in self.names() if not name.endswith("label_names")]
-        self.rows = min(lengths, default=0)
+        try:
+            keys = find_keys(self, options.features_key, options.labels_key)
+            columns = [key for key in (keys.features, keys.labels, keys.logits, keys.ids) if key is not None]
+            self.rows = min(self._array(key).shape[0] for key in columns)
+        except BaseException:
+            self.close()
+            raise
 
     def files(self) -> list[Path]:
         """The file itself."""
         return [self.path]
 
     def names(self) -> list[str]:
-        """Paths of the datasets that have rows, and of the class names."""
-        return [name for name in list_datasets(self._file) if len(self._file[name].shape)]
+        """Paths of the datasets."""
+        return list_datasets(self._file)
 
     def describe(self) -> str:
         """What it holds, for messages."""
@@ -77,35 +85,46 @@ class GrowingContainer:
 
     def get(self, key: str) -> RowArray:
         """The dataset of that name, as far as all of them go."""
-        array = Hdf5Array(get_dataset(self._file, key, self._external), self.path, key)
+        array = self._array(key)
         return array if key.endswith("label_names") else FirstRows(array, self.rows)
 
     def close(self) -> None:
         """Let go of the file."""
         self._file.close()
 
+    def _array(self, key: str) -> RowArray:
+        return Hdf5Array(get_dataset(self._file, key, self._external), self.path, key)
+
 
 def open_first_rows(options: InputOptions, path: str, rows: int, growing: bool = False) -> FeatureSet:
     """Open one file as if it had only its first rows."""
 
     def open_file(found: Path, allow_external: bool) -> Container:
-        container = GrowingContainer(found, allow_external) if growing else open_container(found, allow_external)
+        container = GrowingContainer(found, options) if growing else open_container(found, allow_external)
         return FirstRowsContainer(container, rows)
 
     return open_features(replace(options, paths=(path,)), open_file)
 
 
-def growing_rows(path: str, allow_external: bool) -> int:
+def growing_rows(options: InputOptions, path: str) -> int:
     """How many whole rows a growing file has by now; 0 if it, or what it is to hold, is not there yet."""
     try:
-        with reading(Path(path), "the file"):
-            container = GrowingContainer(Path(path), allow_external)
+        return _count(options, path)
     except PdacError:
         return 0  # its writer has not come to the first row; if it never does, the wait ends by the time-out
-    try:
-        return container.rows
-    finally:
-        container.close()
+
+
+def features_when_there(options: InputOptions, path: str, timeout: float) -> int:
+    """Return D of a growing file, waiting up to `timeout` seconds for its first row."""
+    begun = time.monotonic()
+    while not growing_rows(options, path):
+        if is_complete(path) or time.monotonic() - begun > timeout:
+            raise DataError(
+                f"{path}: no row came in {timeout:g} s{_why(options, path)}; expected a writer; see --timeout"
+            )
+        time.sleep(POLL_SECONDS)
+    with open_first_rows(options, path, 1, growing=True) as source:
+        return source.dim
 
 
 def is_complete(path: str) -> bool:
@@ -113,12 +132,17 @@ def is_complete(path: str) -> bool:
     return Path(f"{path}.done").exists()
 
 
-def first_shape(options: InputOptions, path: str, timeout: float) -> int:
-    """Return D of a growing file, waiting up to `timeout` seconds for its first row."""
-    begun = time.monotonic()
-    while not growing_rows(path, options.allow_external):
-        if is_complete(path) or time.monotonic() - begun > timeout:
-            raise DataError(f"{path}: no row came in {timeout:g} s; expected a writer; see --timeout")
-        time.sleep(0.1)
-    with open_first_rows(options, path, 1, growing=True) as source:
-        return source.dim
+def _count(options: InputOptions, path: str) -> int:
+    with reading(Path(path), "the file"):
+        container = GrowingContainer(Path(path), options)
+        container.close()
+    return container.rows
+
+
+def _why(options: InputOptions, path: str) -> str:
+    """What stands in the way of reading the file, in brackets."""
+    try:
+        _count(options, path)
+    except PdacError as problem:
+        return f" ({str(problem).removeprefix(f'{path}: ').split(';')[0]})"
+    return ""

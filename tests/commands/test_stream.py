@@ -268,6 +268,7 @@ WRITER = """
     with h5py.File(path, "w", libver="latest") as file:
         features = file.create_dataset("features", (0, h.shape[1]), h.dtype, maxshape=(None, h.shape[1]))
         labels = file.create_dataset("labels", (0,), y.dtype, maxshape=(None,))
+        file["settings"] = np.arange(7)  # what is no column does not count
         file.swmr_mode = True
         for start in range(0, len(h), 45):
             stop = min(start + 45, len(h))
@@ -311,7 +312,11 @@ def test_a_growing_file_is_followed_to_the_same_buffer_as_the_finished_one(pdac,
 def test_a_file_that_no_one_writes_ends_the_wait(pdac, tmp_path):
     result = pdac("stream", "--budget", 5, tmp_path / "no.h5", "-o", tmp_path / "b.json", "--follow", "--timeout", 0.2)
     assert result.code == 3
-    assert "no row came in 0.2 s" in result.err
+    assert "no row came in 0.2 s (not found)" in result.err
+    with h5py.File(tmp_path / "empty.h5", "w") as file:
+        file["other"] = np.zeros(3)
+    result = pdac("stream", "--budget", 5, tmp_path / "empty.h5", "-o", tmp_path / "b.json", "--follow", "--timeout", 0)
+    assert "(has no features)" in result.err
 
 
 def test_a_file_that_has_grown_is_read_on(pdac, tmp_path, monkeypatch):
