@@ -22,7 +22,7 @@ from pdac_cli.errors import DataError
 Allocate = Callable[[tuple[int, ...]], Array]  # zeros of this shape, wherever there is room
 
 _LOG_2PI = float(np.log(2 * np.pi))
-_NEVER = -1e300  # log-weight of a component that is not used: finite, so that 0 · it is 0
+_NEVER = -1e30  # log-weight of a component that is not used: finite, so that 0 · it is 0, also in single precision
 _KEPT_BATCHES = 32  # of 1 MB: above this, φ is made anew in every step
 _TINY = 10 * np.finfo(np.float64).eps  # keeps a component without responsibility finite, as in scikit-learn
 
@@ -125,16 +125,21 @@ def cholesky(sigma: Array) -> Array:
         ) from None
 
 
-def e_step(theta: Any, phi: Any, comps: int, xp: Any = np) -> tuple[Any, Any]:
+def e_step(theta: Any, phi: Any, comps: int, xp: Any = np, *, quick: bool = False) -> tuple[Any, Any]:
     """Return responsibilities (6) and log p(ξ|y) (5): theta (B, L', K), phi (B, K, R) -> r (B, L', R), log_p (B, R).
 
-    Only the first `comps` of the L' components are components; the others get responsibility 0.
+    Only the first `comps` of the L' components are components; the others get responsibility 0.  `quick` takes the
+    exponential in single precision: relative errors of 1e-7 in r, which the sums of the M-step average out.
     """
     r = theta @ phi
     used = r[:, :comps]
     largest = xp.amax(used, 1)
     used -= largest[:, None]
-    xp.exp(used, out=used)
+    if quick and xp is np:  # NumPy has no vectorised exponential in double precision before AVX-512
+        small = used.astype(np.float32)
+        used[...] = np.exp(small, out=small)
+    else:
+        xp.exp(used, out=used)
     total = xp.sum(used, 1)
     used /= total[:, None]
     r[:, comps:] = 0
@@ -184,7 +189,7 @@ def expectation_maximisation(
         current = Mixtures(alpha[active], mu[active], sigma[active], mixtures.dims[active])
         theta = np.zeros((classes, *theta_shape(mixtures)))
         theta[active] = coefficients(current)
-        sums, log_likelihood = _sweep(batches, theta, comps, device)
+        sums, log_likelihood = _sweep(batches, theta, comps, device, quick=step < iterations)
         history[active, step] = log_likelihood[active] / blocks.counts[active]
         if tol is not None and step:
             going = history[active, step] - history[active, step - 1] >= tol
@@ -239,12 +244,12 @@ def _batch(blocks: Blocks, segments: Sequence[tuple[int, int, int]]) -> _Batch:
     return _Batch(blocks, segments, owner, np.concatenate([blocks.valid(*segment) for segment in segments]), [])
 
 
-def _sweep(batches: Sequence[_Batch], theta: Array, comps: int, device: Device) -> tuple[Array, Array]:
+def _sweep(batches: Sequence[_Batch], theta: Array, comps: int, device: Device, quick: bool) -> tuple[Array, Array]:
     """Return the sums r·φᵀ (C, L', K) and the log-likelihoods (C,), added up block by block, segment by segment."""
     sums, log_likelihood = np.zeros_like(theta), np.zeros(len(theta))
     for batch in batches:
         phi = batch.phi(device, keep=len(batches) <= _KEPT_BATCHES)
-        r, log_p = e_step(device.move(theta[batch.owner]), phi, comps, device.xp)
+        r, log_p = e_step(device.move(theta[batch.owner]), phi, comps, device.xp, quick=quick)
         part = device.host(r @ phi.swapaxes(1, 2))
         gain = (device.host(log_p) * batch.valid).sum(axis=1)
         at = 0

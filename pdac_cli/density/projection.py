@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse.linalg import ArpackError, eigsh
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from pdac_cli.density.blocks import ROWS, SEGMENT_ROWS, Array, ClassRows, block_count, segments, work_dtype
 from pdac_cli.density.device import NUMPY, Device
@@ -70,7 +70,7 @@ def top_eigenvectors(A: Array, count: int, solver: Solver) -> tuple[Array, Array
         start = np.random.default_rng(m)
         try:
             values, vectors = eigsh(
-                A, k=count, which="LA", tol=tol, v0=start.standard_normal(m).astype(A.dtype), rng=start
+                _Matrix(A), k=count, which="LA", tol=tol, v0=start.standard_normal(m).astype(A.dtype), rng=start
             )
         except ArpackError:
             pass
@@ -79,6 +79,20 @@ def top_eigenvectors(A: Array, count: int, solver: Solver) -> tuple[Array, Array
             return values[order], vectors[:, order]
     values, vectors = np.linalg.eigh(A)
     return values[::-1][:count], vectors[:, ::-1][:, :count]
+
+
+class _Matrix(LinearOperator):  # type: ignore[misc]
+    """A dense matrix without the checks that SciPy's own wrapper makes at every product, which cost more than it."""
+
+    def __init__(self, A: Array) -> None:
+        super().__init__(A.dtype, A.shape)
+        self.A = A
+
+    def _matvec(self, x: Array) -> Array:
+        product: Array = self.A.dot(x)
+        return product
+
+    matvec = _matvec
 
 
 class Centred:

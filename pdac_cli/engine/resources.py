@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from threadpoolctl import threadpool_limits
 from pdac_cli.errors import UsageError
 
 _SHARE = 0.5  # of what is available, when --memory is not given
+_SWITCH_SECONDS = 1e-4
 _CGROUP_V2, _CGROUP_V1 = Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")
 
 
@@ -47,9 +49,17 @@ def default_jobs() -> int:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Keep BLAS to one thread: the classes are what runs in parallel, and the sums stay in one order."""
-    with threadpool_limits(limits=1, user_api="blas"):
-        yield
+    """Keep BLAS to one thread: the classes are what runs in parallel, and the sums stay in one order.
+
+    A thread that comes back from BLAS must not wait long for another one's Python code, so they change places often.
+    """
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    try:
+        with threadpool_limits(limits=1, user_api="blas"):
+            yield
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def _available() -> int:
