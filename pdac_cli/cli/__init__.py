@@ -11,11 +11,13 @@ from typing import Annotated
 import typer
 
 from pdac_cli import __version__
+from pdac_cli.cli.compare import compare
 from pdac_cli.cli.extract import extract
 from pdac_cli.cli.fit import fit
 from pdac_cli.cli.merge import merge
 from pdac_cli.cli.select import select
 from pdac_cli.cli.stream import stream
+from pdac_cli.cli.train_cl import train_cl
 from pdac_cli.errors import PdacError
 
 _INTERRUPTED, _TERMINATED = 130, 143  # 128 + the signal's number
@@ -29,8 +31,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (extract, fit, select, stream, merge):
+for verb in (extract, fit, select, compare, stream, merge):
     app.command()(verb)
+app.command("train-cl")(train_cl)
 
 
 @app.callback(invoke_without_command=True)

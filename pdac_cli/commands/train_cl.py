@@ -1,0 +1,133 @@
+"""``pdac train-cl``: a whole continual-learning experiment, tasks by classes, with replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pdac_cli.commands.stopping import stop_requests
+from pdac_cli.commands.train_cl_data import open_samples
+from pdac_cli.commands.train_cl_memory import ChosenMemory, NoMemory, Silent, SpeakingMemory, StreamMemory
+from pdac_cli.commands.train_cl_plan import check_plan, config_of, methods_of, settled, threads_of
+from pdac_cli.commands.train_cl_report import SeedResult, TrainSummary, results_of, seed_result, summary_of, table_of
+from pdac_cli.console import Console
+from pdac_cli.files.runs import RunFolder, SeedFolder, last_name, new_name, open_run
+from pdac_cli.learning.checkpoints import Checkpoint
+from pdac_cli.learning.devices import choose_device
+from pdac_cli.learning.heads import new_network
+from pdac_cli.learning.learner import Learner, set_threads
+from pdac_cli.learning.loop import Progress, Schedule, learn, unpacked
+from pdac_cli.learning.parallel import Ranks, joined_ranks, local_device
+from pdac_cli.learning.samples import Samples
+from pdac_cli.learning.tasks import Task, order_classes, split_tasks
+from pdac_cli.options import InputOptions, SelectOptions, Setting, StreamMethod, StreamOptions, TrainOptions
+from pdac_cli.options import StreamDensityOptions as StreamDensity
+
+_RUNS = Path("runs")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """All that the seeds and methods of a run have in common."""
+
+    options: TrainOptions  # settled
+    samples: Samples  # on the device
+    init: Checkpoint | None
+    ranks: Ranks
+    stopping: Callable[[], bool]
+    console: Console
+
+
+def run(options: TrainOptions) -> TrainSummary | None:
+    """Run every method with every seed; None in processes of a parallel run that have nothing to say."""
+    methods = methods_of(options)
+    device = choose_device(local_device(options.learning.device))
+    with joined_ranks(device) as ranks, stop_requests() as stopping:
+        console = Console.of(options.run) if ranks.first else Silent()
+        samples, init = open_samples(options, console)
+        options = settled(options, samples, init)
+        check_plan(options, samples, methods)
+        set_threads(threads_of(options, samples))
+        experiment = Experiment(options, samples.to(device), init, ranks, stopping, console)
+        config = config_of(options, samples, methods, device.type, ranks.world)
+        with _folder(options, config, ranks) as folder:
+            results = [
+                _seed(experiment, method, seed, folder)
+                for seed in range(options.seed, options.seed + options.seeds)
+                for method in methods
+            ]
+            if not ranks.first:
+                return None
+            found = results_of(results, config)
+            folder.finish(found, table_of(results))
+        return summary_of(found, folder.path, results, console)
+
+
+@contextmanager
+def _folder(options: TrainOptions, config: dict[str, object], ranks: Ranks) -> Iterator[RunFolder]:
+    """Open the run's folder, which the first process makes."""
+    if not ranks.first:
+        yield RunFolder(ranks.shared(Path()))
+        return
+    stem = f"{Path(options.data[0].rstrip('/')).stem.replace(':', '-')}-{options.setting.value}"
+    path = options.output or (last_name if options.resume else new_name)(_RUNS, stem)
+    with open_run(path, config, options.resume, options.run.force) as folder:
+        ranks.shared(path)
+        yield folder
+
+
+def _seed(experiment: Experiment, method: str, seed: int, folder: RunFolder) -> SeedResult:
+    """Return what one method comes to with one seed, unless an earlier run has done it."""
+    options, ranks, samples, console = experiment.options, experiment.ranks, experiment.samples, experiment.console
+    place = folder.seed(method, seed, make=ranks.first)
+    done = ranks.shared(place.result())
+    if done is not None:
+        return SeedResult(**done)
+    labels = order_classes(samples.labels, options.class_order, seed)
+    y, y_test = samples.y.cpu().numpy(), samples.y_test.cpu().numpy()
+    tasks = split_tasks(y, y_test, labels, options.tasks, options.imbalance, seed)
+    learner = _learner(experiment, seed)
+    memory = _memory(experiment, method, seed, tasks, place)
+    checkpoint = ranks.shared(place.checkpoint())
+    progress = Progress() if checkpoint is None else unpacked(checkpoint, learner, memory)
+    epochs = options.learning.epochs or 1
+    steps = sum(-(-len(task.train) // options.learning.batch) for task in tasks) * epochs
+    with console.progress(f"{method}, seed {seed}", steps) as tick:
+        learn(learner, tasks, memory, Schedule(seed, epochs, place.save, experiment.stopping, tick), progress)
+    result = seed_result(method, seed, tasks, samples, progress, memory.console.warnings)
+    if ranks.first:
+        place.finish(vars(result), result.csv())
+        console.note(result.line())
+    return result
+
+
+def _learner(experiment: Experiment, seed: int) -> Learner:
+    options, samples, init = experiment.options.learning, experiment.samples, experiment.init
+    shape, classes = tuple(samples.x.shape[1:]), len(samples.labels)
+    state = None if init is None else init.state
+    network = new_network(shape, classes, options.width or 1, options.hidden, state, seed)
+    return Learner(network, samples, options, samples.x.device, experiment.ranks)
+
+
+def _memory(experiment: Experiment, method: str, seed: int, tasks: list[Task], place: SeedFolder) -> SpeakingMemory:
+    """Return the buffer that the method keeps."""
+    options, ranks, samples = experiment.options, experiment.ranks, experiment.samples
+    run = replace(options.run, quiet=True, device=None)
+    if options.budget == 0:
+        return NoMemory()
+    if options.setting is Setting.OFFLINE:
+        select = SelectOptions(
+            InputOptions(), options.budget, method=method, allocation=options.allocation,
+            temperature=options.temperature, eviction=options.eviction, density=options.density, run=run, seed=seed,
+        )  # fmt: skip
+        return ChosenMemory(samples, place, ranks.shared, ranks.first, select, options.rescore)
+    density = StreamDensity(options.density.dim, options.density.components, options.density.ridge)
+    stream = StreamOptions(
+        InputOptions(), options.budget, Path(), method=StreamMethod(method), acceptance=options.acceptance,
+        temperature=options.temperature, batch=options.learning.batch, density=density, run=run, seed=seed,
+    )  # fmt: skip
+    dim = 8 * (options.learning.width or 1) if samples.how is not None else samples.x.shape[1]
+    scored = dim if method == StreamMethod.SPDAC else 1
+    return StreamMemory(samples, place, ranks.shared, ranks.first, stream, scored, tasks)

@@ -1,0 +1,284 @@
+"""The replay buffer of a continual run: chosen after each task, or kept along the stream of its batches."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from pdac_cli.commands.choose import choose
+from pdac_cli.commands.fit import device_of, fit_model, grouped_rows
+from pdac_cli.console import Console
+from pdac_cli.density.blocks import Array
+from pdac_cli.density.model import Scorer
+from pdac_cli.engine.arrays import ArrayChunk
+from pdac_cli.engine.packing import pack, unpack
+from pdac_cli.engine.source import count_classes, make_plan
+from pdac_cli.engine.streaming import Stream
+from pdac_cli.files.index import Index, Source, read_index, write_index
+from pdac_cli.files.model import StoredModel, read_model, write_model
+from pdac_cli.files.runs import SeedFolder
+from pdac_cli.learning.loop import Memory, Outputs
+from pdac_cli.learning.samples import Samples
+from pdac_cli.learning.tasks import Task
+from pdac_cli.options import SelectOptions, StreamMethod, StreamOptions
+from pdac_cli.selection.methods import method_named
+
+_BLIND = ("uniform",)  # methods that look at no row
+_IMPOSSIBLE = -1e9  # logit of a label that no row has
+
+
+@dataclass
+class Silent(Console):
+    """Keeps warnings for the end: a run makes the same ones after every task."""
+
+    quiet: bool = True
+
+    def warn(self, text: str) -> None:
+        """Keep a warning."""
+        self.warnings.append(text)
+
+
+class SpeakingMemory(Memory, Protocol):
+    """A memory, with the warnings made on its way."""
+
+    console: Silent
+
+
+@dataclass(frozen=True)
+class TaskSource:
+    """The rows of one task, by their numbers in the data; see `engine.source.Source`."""
+
+    ids: Array  # (m,) ascending
+    h: Array  # (m, D)
+    y: Array  # (m,)
+    logits: Array  # (m, K), column k is that of label k
+    n: int  # rows of the data
+    fingerprint: str
+    files: tuple[str, ...]
+    label_names: tuple[str, ...] | None
+    has_logits: bool = True
+
+    @property
+    def dim(self) -> int:
+        """The number of features D."""
+        return int(self.h.shape[1])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """What the rows are stored as."""
+        return self.h.dtype
+
+    def chunks(self, rows: int, *, logits: bool = False) -> Iterator[ArrayChunk]:
+        """Yield the rows, `rows` at a time."""
+        for at in range(0, len(self.ids), rows):
+            part = slice(at, at + rows)
+            yield ArrayChunk(self.ids[part], self.h[part], self.y[part], self.logits[part] if logits else None)
+
+    def label_chunks(self, rows: int) -> Iterator[tuple[Array, Array]]:
+        """Yield ids and labels."""
+        for chunk in self.chunks(rows):
+            yield chunk.ids, chunk.y
+
+
+@dataclass
+class _Kept:
+    """What both kinds of buffer share: the samples, the folder, and the numbers of rows in the data."""
+
+    samples: Samples
+    folder: SeedFolder
+    shared: Callable[[Any], Any]  # the first process's value in all of them
+    first: bool  # whether this process writes
+
+    def fingerprint(self, task: Task) -> str:
+        """Return what identifies a task's rows: the data and which of its rows they are."""
+        rows = self.samples.origin.rows[task.train]
+        digest = hashlib.blake2b(self.samples.origin.fingerprint.encode(), digest_size=16)
+        digest.update(np.ascontiguousarray(rows, "<i8").tobytes())
+        return digest.hexdigest()
+
+    def places(self, rows: Array) -> Array:
+        """Return the positions among the training samples of rows of the data, ascending: (m,) -> (m,)."""
+        return np.sort(np.searchsorted(self.samples.origin.rows, rows))
+
+    def labels(self, rows: Array) -> Array:
+        """Return the labels of training samples: (m,) -> (m,)."""
+        return self.samples.labels[self.samples.y.cpu().numpy()[rows]]
+
+
+@dataclass
+class ChosenMemory(_Kept):
+    """The paper's Algorithm 1: rows are chosen after each task, and earlier tasks give up some."""
+
+    options: SelectOptions
+    rescore: bool
+    console: Silent = field(default_factory=Silent)
+    index: Index | None = None
+    streams: bool = False
+    scores: bool = False
+
+    def rows(self) -> Array:
+        """Return the training rows to replay from, in the data's order, whatever the order they were chosen in."""
+        return self._rows if self.index is not None else np.empty(0, np.int64)
+
+    def offer(self, task: Task, rows: Array, h: Array | None) -> None:
+        """Take no notice: rows are chosen after the task."""
+
+    def end_task(self, task: Task, outputs: Outputs) -> None:
+        """Choose rows of the task and shrink the earlier ones."""
+        method = method_named(self.options.method)
+        source = self._source(task, outputs)
+        options, before = self.options, self.index
+        if self.rescore and method.needs_density:
+            if self.first:
+                self._fit(source, task.number)
+            before = self._rescored(outputs)
+            options = replace(options, model=self.folder.model(task.number) if self.first else None)
+        # The others would choose the same; but for a network whose last bits differ from machine to machine.
+        chosen = choose(source, before, options, self.console).index if self.first else None
+        self._set(self.shared(chosen))
+        if self.first and self.index is not None:
+            write_index(self.index, self.folder.buffer(task.number), force=True)
+
+    def state(self) -> dict[str, Array]:
+        """Return nothing: the buffer after the last task is a file."""
+        return {}
+
+    def restore(self, tasks_done: int, state: dict[str, Array]) -> None:  # noqa: ARG002
+        """Go back to the buffer after a task."""
+        self._set(read_index(self.folder.buffer(tasks_done)) if tasks_done else None)
+
+    def _set(self, index: Index | None) -> None:
+        self.index = index
+        self._rows = np.empty(0, np.int64) if index is None else self.places(index.row)
+
+    def _source(self, task: Task, outputs: Outputs) -> TaskSource:
+        """Return the task's rows with what the network makes of them."""
+        if self.options.method in _BLIND:
+            h, logits = np.zeros((len(task.train), 1), np.float32), np.zeros((len(task.train), 1), np.float32)
+        else:
+            h, found = outputs(task.train)
+            logits = np.full((len(h), int(self.samples.labels[-1]) + 1), _IMPOSSIBLE, np.float32)
+            logits[:, self.samples.labels] = found
+        origin = self.samples.origin
+        return TaskSource(
+            origin.rows[task.train], h, self.labels(task.train), logits, origin.total, self.fingerprint(task),
+            origin.files, self.samples.label_names,
+        )  # fmt: skip
+
+    def _fit(self, source: TaskSource, task: int) -> None:
+        """Fit and store the densities of the task's classes."""
+        plan = make_plan(source, self.options.input, self.options.run)
+        classes = count_classes(source, plan, self.options.input)
+        with grouped_rows(source, classes, plan, self.console) as stored:
+            device = device_of(self.options.run)
+            model = fit_model(stored, self.options.density, self.options.seed, plan, device, self.console)
+        made = StoredModel(model, source.fingerprint, source.label_names, {}, self.options.seed)
+        write_model(made, self.folder.model(task), force=True)
+
+    def _rescored(self, outputs: Outputs) -> Index | None:
+        """Return the buffer with its densities as the current network and each task's stored model have them."""
+        if self.index is None or not self.first:
+            return self.index
+        log_p = self.index.log_density.copy()
+        for task in np.unique(self.index.task).tolist():
+            model = read_model(self.folder.model(task)).model
+            scorer = Scorer.of(model)
+            for c, label in enumerate(model.labels.tolist()):
+                members = np.flatnonzero((self.index.task == task) & (self.index.label == label))
+                if len(members):
+                    h, _ = outputs(np.searchsorted(self.samples.origin.rows, self.index.row[members]))
+                    log_p[members] = scorer.log_conditional(h, c) + model.log_prior[c]
+        return replace(self.index, log_density=log_p)
+
+
+@dataclass
+class StreamMemory(_Kept):
+    """The paper's Algorithm 2, or plain reservoir sampling: each batch of a task's first epoch is offered once."""
+
+    options: StreamOptions
+    dim: int
+    tasks: list[Task]  # of the whole run
+    streams: bool = True
+    console: Silent = field(default_factory=Silent)
+
+    def __post_init__(self) -> None:
+        """Begin with no rows."""
+        self.stream = Stream.begin(self.options, self.dim)
+        self.scores = self.options.method is StreamMethod.SPDAC
+        self._stale, self._rows = True, np.empty(0, np.int64)
+
+    def rows(self) -> Array:
+        """Return the training rows to replay from."""
+        if self._stale:
+            self._rows = self.places(self.stream.reservoir.columns["row"])
+            self._stale = False
+        return self._rows
+
+    def offer(self, task: Task, rows: Array, h: Array | None) -> None:
+        """Offer a batch to the buffer."""
+        features = np.zeros((len(rows), 1), np.float32) if h is None else h
+        ids, before = self.samples.origin.rows[rows], self.stream.reservoir
+        changes = (before.size, before.replaced)
+        self.stream.take(task.number - 1, ids, features, self.labels(rows))
+        after = self.stream.reservoir
+        self._stale = self._stale or changes != (after.size, after.replaced)
+
+    def end_task(self, task: Task, outputs: Outputs) -> None:  # noqa: ARG002
+        """Write the buffer as it is after the task."""
+        if self.first:
+            write_index(self._index(self.tasks[: task.number]), self.folder.buffer(task.number), force=True)
+
+    def state(self) -> dict[str, Array]:
+        """Return all that the stream knows."""
+        return pack(self.stream)
+
+    def restore(self, tasks_done: int, state: dict[str, Array]) -> None:  # noqa: ARG002
+        """Go back to a state."""
+        self.stream = unpack(state, self.options, self.dim)
+        self._stale = True
+
+    def _index(self, seen: list[Task]) -> Index:
+        columns, origin = self.stream.reservoir.columns, self.samples.origin
+        return Index(
+            row=columns["row"],
+            source=columns["source"],
+            task=columns["source"] + 1,
+            label=columns["label"],
+            log_density=columns["log_density"],
+            sources=tuple(Source(self.fingerprint(task), origin.files, origin.total, task.number) for task in seen),
+            method=self.options.method.value,
+            budget=self.options.budget,
+            seed=self.options.seed,
+            options={"acceptance": self.options.acceptance.value, "temperature": self.options.temperature},
+            label_names=self.samples.label_names,
+        )
+
+
+@dataclass
+class NoMemory:
+    """A budget of 0: plain fine-tuning."""
+
+    console: Silent = field(default_factory=Silent)
+    streams: bool = False
+    scores: bool = False
+
+    def rows(self) -> Array:
+        """Return no rows."""
+        return np.empty(0, np.int64)
+
+    def offer(self, task: Task, rows: Array, h: Array | None) -> None:
+        """Take no notice."""
+
+    def end_task(self, task: Task, outputs: Outputs) -> None:
+        """Keep nothing."""
+
+    def state(self) -> dict[str, Array]:
+        """Return nothing."""
+        return {}
+
+    def restore(self, tasks_done: int, state: dict[str, Array]) -> None:
+        """Do nothing."""

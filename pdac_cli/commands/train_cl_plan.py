@@ -1,0 +1,115 @@
+"""What a continual run will do, settled and checked before it begins."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from pdac_cli import __version__
+from pdac_cli.engine.resources import default_jobs
+from pdac_cli.errors import UsageError
+from pdac_cli.learning.backbones import describe_state
+from pdac_cli.learning.checkpoints import Checkpoint
+from pdac_cli.learning.devices import torch_version
+from pdac_cli.learning.samples import Samples
+from pdac_cli.options import PRESET_TASKS, Setting, StreamMethod, TrainOptions
+from pdac_cli.selection.methods import method_named
+
+OFFLINE_METHODS = ("pdac", "uniform")  # compared when no method is given
+STREAM_METHODS = (StreamMethod.SPDAC.value, StreamMethod.ER.value)
+_EPOCHS = 10
+_PROPER_WIDTH, _TINY_WIDTH, _TINY_PIXELS = 64, 8, 16
+_PRESET_PAD = 4
+_WORTH_THREADS = 1 << 14  # pixels times width
+
+
+def methods_of(options: TrainOptions) -> tuple[str, ...]:
+    """Return the methods to run; refuse those that the setting does not have."""
+    offline = options.setting is Setting.OFFLINE
+    for method in options.methods:
+        if offline:
+            method_named(method)
+        elif method not in STREAM_METHODS:
+            expected = " or ".join(STREAM_METHODS)
+            raise UsageError(f"--method is {method!r} with --setting {options.setting.value}; expected {expected}")
+    return options.methods or (OFFLINE_METHODS if offline else STREAM_METHODS)
+
+
+def settled(options: TrainOptions, samples: Samples, init: Checkpoint | None) -> TrainOptions:
+    """Return the options with everything that was left open decided: by the preset, the checkpoint or the images."""
+    learning, preset = options.learning, options.preset
+    if init is not None:
+        width = describe_state(init.state).width
+        if learning.width not in (None, width):
+            raise UsageError(f"--width is {learning.width}, the checkpoint's is {width}; leave --width out")
+    else:
+        tiny = samples.how is not None and samples.x.shape[-1] < _TINY_PIXELS
+        width = learning.width or (_TINY_WIDTH if tiny else _PROPER_WIDTH)
+    epochs = learning.epochs or (1 if options.setting is Setting.ONLINE else _EPOCHS)
+    pad, flip = learning.pad, learning.flip
+    if preset is not None:
+        pad, flip = _PRESET_PAD if pad is None else pad, True if flip is None else flip
+    tasks = options.tasks or (None if preset is None else PRESET_TASKS[preset])
+    return replace(options, tasks=tasks, learning=replace(learning, width=width, epochs=epochs, pad=pad, flip=flip))
+
+
+def check_plan(options: TrainOptions, samples: Samples, methods: tuple[str, ...]) -> None:
+    """Refuse, before long work, what could not end well."""
+    images = samples.how is not None
+    dim = 8 * (options.learning.width or 1) if images else samples.x.shape[1]
+    scored = [method for method in methods if method == StreamMethod.SPDAC or _needs_density(method)]
+    if scored and options.density.dim > dim and options.budget:
+        raise UsageError(
+            f"--dim is {options.density.dim}, the network has {dim} features; expected at most as many; raise --width"
+        )
+    if images and options.learning.hidden:
+        raise UsageError("--hidden is given with images; expected features; a ResNet18 has its own classifier")
+
+
+def threads_of(options: TrainOptions, samples: Samples) -> int:
+    """Return how many threads share a step: on small networks they wait for each other longer than they work."""
+    if options.run.jobs is not None:
+        return options.run.jobs
+    pixels = samples.x[0, 0].numel() if samples.how is not None else 1
+    return default_jobs() if pixels * (options.learning.width or 1) >= _WORTH_THREADS else 1
+
+
+def config_of(
+    options: TrainOptions, samples: Samples, methods: tuple[str, ...], device: str, world: int
+) -> dict[str, Any]:
+    """Return everything that decides the results, as it is stored."""
+    learning = {name: value for name, value in asdict(options.learning).items() if name not in ("init", "device")}
+    init = options.learning.init
+    return {
+        "data": list(options.data),
+        "test": options.test,
+        "fingerprint": samples.origin.fingerprint,
+        "train_rows": len(samples.x),
+        "test_rows": len(samples.x_test),
+        "classes": len(samples.labels),
+        "setting": options.setting.value,
+        "preset": options.preset,
+        "tasks": options.tasks,
+        "class_order": options.class_order,
+        "budget": options.budget,
+        "imbalance": options.imbalance,
+        "methods": list(methods),
+        "seeds": options.seeds,
+        "seed": options.seed,
+        "rescore": options.rescore,
+        "allocation": options.allocation,
+        "temperature": options.temperature,
+        "eviction": options.eviction.value,
+        "acceptance": options.acceptance.value,
+        "init": None if init is None else str(init),
+        **learning,
+        **{f"density.{name}": value for name, value in asdict(options.density).items()},
+        "device": device,
+        "processes": world,
+        "torch": torch_version(),
+        "pdac": __version__,
+    }
+
+
+def _needs_density(method: str) -> bool:
+    return method not in STREAM_METHODS and method_named(method).needs_density

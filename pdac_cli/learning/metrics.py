@@ -1,0 +1,49 @@
+"""What a continual run comes to: average accuracy, forgetting, and the difference of two methods over seeds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def average_accuracy(accuracy: Array) -> float:
+    """Return ACC = (1/T) Σ_t A_{T,t}, Eq. (20): accuracy (T, T), row t after task t."""
+    return float(np.mean(accuracy[-1]))
+
+
+def forgetting(accuracy: Array) -> float | None:
+    """Return FM = (1/(T−1)) Σ_{i<T} max_{j<T} (A_{j,i} − A_{T,i}), Eq. (21); None of a single task.
+
+    accuracy (T, T) has NaN above its diagonal: a task is tested from when it has been learned.
+    """
+    if len(accuracy) == 1:
+        return None
+    best = np.nanmax(accuracy[:-1, :-1], axis=0)  # (T − 1,)
+    return float(np.mean(best - accuracy[-1, :-1]))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A mean of paired differences and its confidence interval; None where there are too few pairs for one."""
+
+    pairs: int
+    mean: float
+    low: float | None
+    high: float | None
+
+
+def paired_difference(first: Array, second: Array, confidence: float = 0.95) -> Difference:
+    """Return the mean of first − second over pairs, (n,) each, with Student's t interval."""
+    difference = np.asarray(first, float) - np.asarray(second, float)
+    n, mean = len(difference), float(difference.mean())
+    if n < 2:
+        return Difference(n, mean, None, None)
+    from scipy.stats import t
+
+    half = float(t.ppf((1 + confidence) / 2, n - 1) * difference.std(ddof=1) / np.sqrt(n))
+    return Difference(n, mean, mean - half, mean + half)
