@@ -154,6 +154,11 @@ def _warn(running: Run, options: StreamOptions, console: Console) -> None:
     if options.budget > stream.reservoir.seen:
         seen = f"there are {stream.reservoir.seen:,} usable rows"
         console.warn(f"--budget is {options.budget:,} and {seen}; all are kept")
+    elif options.budget < len(stream.rows):
+        console.warn(
+            f"the budget of {options.budget:,} is smaller than the number of classes, {len(stream.rows):,}: "
+            "some classes are left without a row"
+        )
     waiting = sorted(label for label, known in stream.classes.items() if known.fitted is None)
     if waiting:
         shown = ", ".join(map(str, waiting[:8])) + (f" and {len(waiting) - 8} more" if len(waiting) > 8 else "")

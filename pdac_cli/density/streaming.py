@@ -124,44 +124,55 @@ def to_model(classes: Sequence[StreamedClass], options: StreamDensityOptions) ->
 
     A class without a density yet gets a flat one.  The classes themselves stay as they are.
     """
-    parts = [_settled(known, options) for known in sorted(classes, key=lambda known: known.label)]
+    parts = [_settle(known, options) for known in sorted(classes, key=lambda known: known.label)]
     width, comps = options.dim, options.components
-    features = len(parts[0].moments.mean)
     model = Model(
-        labels=np.array([known.label for known in parts]),
-        counts=np.array([known.seen for known in parts]),
-        mean=np.stack([known.moments.mean * known.unit for known in parts]),
-        unit=np.array([known.unit for known in parts]),
-        W=np.zeros((len(parts), features, width)),
-        dims=np.array([0 if known.fitted is None else known.fitted.dims for known in parts]),
+        labels=np.array([one.label for one in parts]),
+        counts=np.array([one.count for one in parts]),
+        mean=np.stack([one.mean * one.unit for one in parts]),
+        unit=np.array([one.unit for one in parts]),
+        W=np.zeros((len(parts), len(parts[0].mean), width)),
+        dims=np.array([0 if one.fitted is None else one.fitted.dims for one in parts]),
         alpha=np.tile(np.eye(1, comps), (len(parts), 1)),
         mu=np.zeros((len(parts), comps, width)),
         chol=np.tile(np.eye(width), (len(parts), comps, 1, 1)),
         log_likelihood=np.full((len(parts), 1), np.nan),
     )
-    for c, known in enumerate(parts):
-        if known.fitted is not None:
-            scale = np.where(np.arange(width) < known.fitted.dims, known.unit, 1.0)
-            model.W[c, :, : known.fitted.dims] = known.fitted.W
-            model.alpha[c] = known.fitted.mixture.alpha[0]
-            model.mu[c] = known.fitted.mixture.mu[0] * scale
-            model.chol[c] = cholesky(known.fitted.mixture.sigma[0]) * scale[:, None]
-            model.log_likelihood[c] = known.fitted.log_likelihood - known.fitted.dims * np.log(known.unit)
+    for c, one in enumerate(parts):
+        if one.fitted is not None:
+            scale = np.where(np.arange(width) < one.fitted.dims, one.unit, 1.0)
+            model.W[c, :, : one.fitted.dims] = one.fitted.W
+            model.alpha[c] = one.fitted.mixture.alpha[0]
+            model.mu[c] = one.fitted.mixture.mu[0] * scale
+            model.chol[c] = cholesky(one.fitted.mixture.sigma[0]) * scale[:, None]
+            model.log_likelihood[c] = one.fitted.log_likelihood - one.fitted.dims * np.log(one.unit)
     return model
 
 
-def _settled(known: StreamedClass, options: StreamDensityOptions) -> StreamedClass:
-    """Return a copy whose moments hold every row and whose directions are those of the moments."""
-    settled = replace(known, moments=deepcopy(known.moments), pending=list(known.pending))
-    if settled.pending:
-        _fold(settled)
-    if known.fitted is not None:
-        values, basis = settled.moments.decomposition(options.dim)
+@dataclass(frozen=True)
+class _Settled:
+    """A class at the end: all its rows in the mean, its directions converged."""
+
+    label: int
+    count: int
+    unit: float
+    mean: Array  # (D,) in the unit
+    fitted: Fitted | None
+
+
+def _settle(known: StreamedClass, options: StreamDensityOptions) -> _Settled:
+    """Return the class with every row folded in; it stays itself as it is."""
+    copy = replace(known, moments=deepcopy(known.moments), pending=list(known.pending))
+    if copy.pending:
+        _fold(copy)
+    fitted = known.fitted
+    if fitted is not None:
+        values, basis = copy.moments.decomposition(options.dim)
         dims = _rank(values, len(basis))
         W = fix_signs(basis[:, :dims])
-        mixture = _carried(settled, known.fitted, W, options.ridge * float(values[:dims].mean()))
-        settled.fitted = replace(known.fitted, mean=settled.moments.mean, basis=W, mixture=mixture)
-    return settled
+        mixture = _carried(copy, fitted, W, options.ridge * float(values[:dims].mean()))
+        fitted = replace(fitted, mean=copy.moments.mean, basis=W, mixture=mixture)
+    return _Settled(known.label, copy.moments.count, copy.unit, copy.moments.mean, fitted)
 
 
 def _fold(known: StreamedClass) -> Array:
