@@ -9,8 +9,8 @@ import numpy as np
 
 from pdac_cli.commands.buffer import Room, join, make_room
 from pdac_cli.commands.fit import announce_plan, check_dim, device_of, fit_model, grouped_rows
-from pdac_cli.commands.head import head_source
-from pdac_cli.commands.offering import NamedSource, OfferedRows, logit_columns
+from pdac_cli.commands.head import HeadSource, head_source
+from pdac_cli.commands.offering import NamedSource, OfferedRows, has_logits, logit_columns
 from pdac_cli.console import Console
 from pdac_cli.density.model import Model
 from pdac_cli.engine import local
@@ -23,7 +23,7 @@ from pdac_cli.options import Allocation, SelectOptions
 from pdac_cli.selection.methods import Answer, Method, Offer, Request, method_named
 from pdac_cli.selection.rows import Reference
 
-__all__ = ["Chosen", "NamedSource", "choose"]
+__all__ = ["Chosen", "NamedSource", "choose", "densities"]
 
 
 @dataclass(frozen=True)
@@ -86,24 +86,26 @@ def _rows(
     """Return the rows with what the method needs beside them: densities or logits."""
     logits, columns = 0, classes.labels
     if method.needs_logits:
-        if not source.has_logits:
+        if not has_logits(source):
             source = head_source(source, classes, plan, options.seed, console)
+        if isinstance(source, HeadSource):  # its columns are the classes
             logits, columns = len(classes.labels), np.arange(len(classes.labels))
         else:
             logits = logit_columns(source, classes, plan)
 
     def scored() -> Iterator[Offer]:
-        return _with_densities(source, classes, given, options, plan, console)
+        return densities(source, classes, given, options, console)
 
     return OfferedRows(
         source, classes, logits, columns, options.input, options.run, console, scored if method.needs_density else None
     )
 
 
-def _with_densities(
-    source: NamedSource, classes: Classes, given: Model | None, options: SelectOptions, plan: Plan, console: Console
+def densities(
+    source: NamedSource, classes: Classes, given: Model | None, options: SelectOptions, console: Console
 ) -> Iterator[Offer]:
     """Yield all rows with their densities, fitted first unless given."""
+    plan = make_plan(source, options.input, options.run)
     device = device_of(options.run)
     if given is None:
         announce_plan(source, classes, options.density, plan, device, console)
@@ -115,7 +117,7 @@ def _with_densities(
 
 
 def _check_logits(source: NamedSource, method: Method, options: SelectOptions) -> None:
-    if method.needs_logits and not source.has_logits and not options.head:
+    if method.needs_logits and not has_logits(source) and not options.head:
         raise DataError(
             f"{', '.join(source.files[:1]) or 'the rows'}: has no logits and --method {options.method} needs them; "
             "expected 'logits' (n, K) beside the features; add --head to train a linear head on the features first"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pdac_cli.commands.offering import LogitChunk, NamedSource
+from pdac_cli.commands.offering import NamedSource
 from pdac_cli.console import Console
 from pdac_cli.density.blocks import Array
 from pdac_cli.engine.arrays import ArrayChunk
@@ -85,13 +85,10 @@ class HeadSource:
         names = ("n", "dim", "dtype", "fingerprint", "files", "label_names")
         return cls(source, head, **{name: getattr(source, name) for name in names})
 
-    def chunks(self, rows: int, *, logits: bool = False) -> Iterator[LogitChunk]:
+    def chunks(self, rows: int, *, logits: bool = False) -> Iterator[ArrayChunk]:
         """Yield the usable rows; with logits a fixed number at a time."""
-        if not logits:
-            yield from self.source.chunks(rows)
-            return
-        for chunk in self.source.chunks(_BLOCK):
-            yield ArrayChunk(chunk.ids, chunk.h, chunk.y, self.head.logits(chunk.h))
+        for chunk in self.source.chunks(_BLOCK if logits else rows):
+            yield ArrayChunk(chunk.ids, chunk.h, chunk.y, self.head.logits(chunk.h) if logits else None)
 
     def label_chunks(self, rows: int) -> Iterator[tuple[Array, Array]]:
         """Yield ids and labels."""

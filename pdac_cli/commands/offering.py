@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -47,18 +47,36 @@ class NamedSource(Source, Protocol):
     def label_names(self) -> tuple[str, ...] | None:
         """Names of the classes, where they have names."""
 
+
+class LogitSource(NamedSource, Protocol):
+    """A set that may have logits beside its features."""
+
     @property
     def has_logits(self) -> bool:
-        """Whether there are logits beside the features."""
+        """Whether there are logits."""
 
     def chunks(self, rows: int, *, logits: bool = False) -> Iterator[LogitChunk]:
         """Yield the usable rows, about `rows` at a time."""
 
 
+def has_logits(source: NamedSource) -> bool:
+    """Return whether the set has logits, which a set need know nothing of."""
+    return bool(getattr(source, "has_logits", False))
+
+
+def _chunks(source: NamedSource, rows: int, logits: bool) -> Iterator[tuple[Chunk, Array | None]]:
+    """Yield the usable rows and, where asked for, their logits."""
+    if not logits:
+        yield from ((chunk, None) for chunk in source.chunks(rows))
+        return
+    for chunk in cast(LogitSource, source).chunks(rows, logits=True):
+        yield chunk, chunk.logits
+
+
 def logit_columns(source: NamedSource, classes: Classes, plan: Plan) -> int:
     """Return K, having checked that every class has a column among the logits."""
-    first = next(iter(source.chunks(plan.chunk_rows, logits=True)))
-    width = 0 if first.logits is None else int(first.logits.shape[1])
+    _, first = next(_chunks(source, plan.chunk_rows, logits=True))
+    width = 0 if first is None else int(first.shape[1])
     if classes.labels[-1] >= width:
         raise DataError(
             f"{', '.join(source.files[:1])}: 'logits' has {width:,} columns and there is a label "
@@ -127,9 +145,9 @@ class OfferedRows:
         if self.scored is not None:
             yield from self.scored()
             return
-        for chunk in self.source.chunks(self._plan().chunk_rows, logits=self.logits > 0):
+        for chunk, logits in _chunks(self.source, self._plan().chunk_rows, self.logits > 0):
             codes = self.classes.codes(chunk.y)
-            yield Offer(chunk.ids, codes, None, chunk.logits, self.columns[codes])
+            yield Offer(chunk.ids, codes, None, logits, self.columns[codes])
 
     @contextmanager
     def pools(self, joint: bool) -> Iterator[Sequence[Pool]]:
@@ -163,11 +181,11 @@ class _Storable:
     def chunks(self, rows: int) -> Iterator[ArrayChunk]:
         """Yield the rows; where all are one pool, as one class."""
         self.codes = []
-        for chunk in self.source.chunks(rows, logits=self.logits > 0):
+        for chunk, logits in _chunks(self.source, rows, self.logits > 0):
             self.codes.append(self.classes.codes(chunk.y))
             h = chunk.h.astype(self.dtype, copy=False)
-            if chunk.logits is not None:
-                h = np.concatenate([h, chunk.logits.astype(self.dtype)], axis=1)
+            if logits is not None:
+                h = np.concatenate([h, logits.astype(self.dtype)], axis=1)
             yield ArrayChunk(chunk.ids, h, np.zeros_like(chunk.y) if self.joint else chunk.y)
 
     def label_chunks(self, rows: int) -> Iterator[tuple[Array, Array]]:

@@ -40,6 +40,7 @@ class Method:
     work: Callable[[Size], float]  # multiplications, about
     needs_density: bool = False
     needs_logits: bool = False
+    needs_features: bool = True  # False: labels and what stands above do
     random: bool = True  # whether another seed gives another answer
 
 
@@ -57,12 +58,16 @@ def _product_a_row(size: Size) -> float:
 
 METHODS: Mapping[str, Method] = {
     "pdac": Method(draw, Allocation.PER_CLASS, Evict.DENSITY, _fit, needs_density=True),
-    "uniform": Method(draw, Allocation.PER_CLASS, Evict.RANDOM, _one_pass),
+    "uniform": Method(draw, Allocation.PER_CLASS, Evict.RANDOM, _one_pass, needs_features=False),
     "kcenter": Method(kcenter, Allocation.JOINT, Evict.ORDER, _product_a_row, random=False),
     "kmeans": Method(kmeans, Allocation.JOINT, Evict.ORDER, _product_a_row),
     "herding": Method(herding, Allocation.BALANCED, Evict.ORDER, _product_a_row, random=False),
-    "hardest": Method(hardest, Allocation.JOINT, Evict.SCORE, _one_pass, needs_logits=True, random=False),
-    "highest-prob": Method(highest_prob, Allocation.JOINT, Evict.SCORE, _one_pass, needs_logits=True, random=False),
+    "hardest": Method(
+        hardest, Allocation.JOINT, Evict.SCORE, _one_pass, needs_logits=True, needs_features=False, random=False
+    ),
+    "highest-prob": Method(
+        highest_prob, Allocation.JOINT, Evict.SCORE, _one_pass, needs_logits=True, needs_features=False, random=False
+    ),
 }
 
 
