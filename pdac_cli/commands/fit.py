@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from pdac_cli.commands.input import open_input
+from pdac_cli.commands.input import open_input, tell_left_out
 from pdac_cli.console import Console, facts, size_text
 from pdac_cli.density.device import NUMPY, Device
 from pdac_cli.density.model import Model
@@ -55,6 +55,7 @@ def run(options: FitOptions) -> FitSummary:
         check_dim(options.density, source)
         device = device_of(options.run)
         classes = count_classes(source, plan, options.input)
+        tell_left_out(source, options.input, console)
         announce_plan(source, classes, options.density, plan, device, console)
         with grouped_rows(source, classes, plan, console) as stored:
             model = fit_model(stored, options.density, options.seed, plan, device, console)

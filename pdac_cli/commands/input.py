@@ -13,3 +13,11 @@ def open_input(options: InputOptions, console: Console) -> FeatureSet:
     for note in source.notes:
         console.note(f"note: {note}")
     return source
+
+
+def tell_left_out(source: FeatureSet, options: InputOptions, console: Console) -> None:
+    """After a pass over the rows, tell the user how many were not used."""
+    if source.dropped:
+        console.warn(f"{source.dropped:,} of {source.n:,} rows with NaN or infinity left out")
+    if source.ignored:
+        console.note(f"note: {source.ignored:,} of {source.n:,} rows with label {options.ignore_label} left out")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pdac_cli.commands.choose import Chosen, choose
-from pdac_cli.commands.input import open_input
+from pdac_cli.commands.input import open_input, tell_left_out
 from pdac_cli.console import Console, table
 from pdac_cli.files.atomic import check_output
 from pdac_cli.files.index import format_text, index_suffix, read_index, write_index
@@ -70,6 +70,7 @@ def run(options: SelectOptions) -> SelectSummary:
             others = [path for path in (options.model, options.buffer) if path]
             check_output(options.output, [*source.paths, *others], options.run.force)
         chosen = choose(source, before, options, console)
+        tell_left_out(source, options.input, console)
         source.check_unchanged()
     if options.output:
         write_index(chosen.index, options.output, options.run.force)

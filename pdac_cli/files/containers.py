@@ -11,7 +11,7 @@ import h5py
 
 from pdac_cli.errors import DataError
 from pdac_cli.files.arrays import Hdf5Array, RowArray, open_member, open_npy
-from pdac_cli.files.datasets import get_dataset
+from pdac_cli.files.datasets import get_dataset, other_files
 from pdac_cli.files.hdf5 import describe_datasets, list_datasets, open_hdf5
 from pdac_cli.files.messages import DAMAGE, check_readable, quote, reading, shape_text
 
@@ -24,7 +24,7 @@ class Container(Protocol):
     path: Path
 
     def files(self) -> list[Path]:
-        """Every file that is read, to tell whether one has changed."""
+        """Every file that the arrays got so far are read from: it must not change, nor be written to."""
 
     def names(self) -> list[str]:
         """Paths of the arrays inside, such as ``train/features``."""
@@ -44,10 +44,11 @@ class Hdf5Container:
 
     def __init__(self, path: Path, allow_external: bool) -> None:
         self.path, self._external, self._file = path, allow_external, open_hdf5(path)
+        self._others: dict[Path, None] = {}
 
     def files(self) -> list[Path]:
-        """The file itself."""
-        return [self.path]
+        """The file itself and, where that is allowed, those it refers to."""
+        return [self.path, *self._others]
 
     def names(self) -> list[str]:
         """Paths of the datasets and of links at the root."""
@@ -59,7 +60,10 @@ class Hdf5Container:
 
     def get(self, key: str) -> RowArray:
         """The dataset of that name."""
-        return Hdf5Array(get_dataset(self._file, key, self._external), self.path, key)
+        dataset = get_dataset(self._file, key, self._external)
+        if self._external:
+            self._others |= dict.fromkeys(other_files(dataset, self._file))
+        return Hdf5Array(dataset, self.path, key)
 
     def close(self) -> None:
         """Let go of the file and its lock."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -57,13 +58,49 @@ def _check_layout(dataset: h5py.Dataset, path: Path, key: str, allow_external: b
         if depth >= _MAX_NESTING:
             raise DataError(f"{path}: {quote(key)} is virtual {depth} times over; expected stored data")
         _check_sources(dataset, path, key, allow_external, depth)
-    elif plist.get_external_count() and not allow_external:
-        name = quote(plist.get_external(0)[0].decode(errors="replace"))
-        raise DataError(
-            f"{path}: {quote(key)} keeps its values in another file, {name}; "
-            "expected data in this file; add --allow-external if you trust it"
-        )
+    elif plist.get_external_count():
+        _check_storage(dataset, path, key, allow_external)
     _check_filters(dataset, path, key)
+
+
+def _check_storage(dataset: h5py.Dataset, path: Path, key: str, allow_external: bool) -> None:
+    """HDF5 reads what is missing at the end of external storage as zeros, so its size is looked at beforehand."""
+    left = dataset.nbytes
+    for name, offset, size in _storage(dataset):
+        if not allow_external:
+            raise DataError(
+                f"{path}: {quote(key)} keeps its values in another file, {quote(str(name))}; "
+                "expected data in this file; add --allow-external if you trust it"
+            )
+        expected = offset + min(size, left)
+        left -= min(size, left)
+        if not name.is_file():
+            raise DataError(
+                f"{path}: {quote(key)} cannot be read: its storage {quote(str(name))} is missing; "
+                "expected that file; restore it, or run where it was written"
+            )
+        if name.stat().st_size < expected:
+            raise DataError(
+                f"{path}: {quote(key)} keeps its values in {quote(str(name))}, which is truncated: expected "
+                f"{expected:,} bytes, has {name.stat().st_size:,}; restore it (HDF5 would read zeros)"
+            )
+
+
+def _storage(dataset: h5py.Dataset) -> list[tuple[Path, int, int]]:
+    """Files of external storage, where in them the values begin, and how many bytes they have at most."""
+    plist = dataset.id.get_create_plist()
+    found = [plist.get_external(i) for i in range(plist.get_external_count())]
+    return [(Path(os.fsdecode(name)), offset, size) for name, offset, size in found]
+
+
+def other_files(dataset: h5py.Dataset, file: h5py.File) -> list[Path]:
+    """The files besides ``file`` that a checked dataset is read from, as far as they have names."""
+    here = Path(dataset.file.filename)
+    files = [] if dataset.file == file else [here]
+    if dataset.is_virtual:
+        names = {source.file_name for source in dataset.virtual_sources()} - {"."}
+        files += [path for name in sorted(names) if (path := _source_path(here, name)) is not None]
+    return files + [name for name, _, _ in _storage(dataset)]
 
 
 def _check_filters(dataset: h5py.Dataset, path: Path, key: str) -> None:
@@ -113,16 +150,26 @@ def _open_source(file: h5py.File, path: Path, key: str, name: str) -> Iterator[h
     if name == ".":
         yield file
         return
-    first = re.sub(r"%\d*b", "0", name).replace("%%", "%")
-    for folder in (Path(file.filename).parent, Path(), Path(file.filename).resolve().parent):
-        if (folder / first).exists():
-            with open_hdf5(folder / first) as origin:
-                yield origin
-            return
-    raise DataError(
-        f"{path}: {quote(key)} is virtual and its source {quote(first)} is missing; "
-        "expected that file beside it; restore it (HDF5 would read zeros)"
-    )
+    found = _source_path(Path(file.filename), name)
+    if found is None:
+        raise DataError(
+            f"{path}: {quote(key)} is virtual and its source {quote(_first_name(name))} is missing; "
+            "expected that file beside it; restore it (HDF5 would read zeros)"
+        )
+    with open_hdf5(found) as origin:
+        yield origin
+
+
+def _source_path(path: Path, name: str) -> Path | None:
+    """Where HDF5 finds the source of that name of a virtual dataset in the file ``path``."""
+    for folder in (path.parent, Path(), path.resolve().parent):
+        if (folder / _first_name(name)).exists():
+            return folder / _first_name(name)
+    return None
+
+
+def _first_name(name: str) -> str:
+    return re.sub(r"%\d*b", "0", name).replace("%%", "%")
 
 
 def _check_source(origin: h5py.File, path: Path, key: str, source: Any, allow_external: bool, depth: int) -> None:

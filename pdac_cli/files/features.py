@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from pdac_cli.errors import DataError, UsageError
@@ -24,8 +24,7 @@ __all__ = ["Chunk", "FeatureSet", "open_features"]
 def open_features(options: InputOptions, open_file: Callable[[Path, bool], Container] = open_container) -> FeatureSet:
     """Open the files as one set, checking all that can be checked without reading every row."""
     paths = _expand(options.paths)
-    stats = {path: _identity(path) for path in paths if path.exists()}
-    _refuse_twice(paths, stats)
+    _refuse_twice(paths)
     if _is_array_file(options.labels_key) and len(paths) > 1:
         raise DataError(
             f"--labels-key {options.labels_key} is one file and there are {len(paths)} feature files; "
@@ -64,18 +63,14 @@ def _expand(patterns: tuple[str, ...]) -> list[Path]:
     return [path for path in paths if path.suffix != ".npy" or path not in beside]
 
 
-def _identity(path: Path) -> tuple[int, int]:
-    info = path.stat()
-    return info.st_dev, info.st_ino
-
-
-def _refuse_twice(paths: list[Path], stats: dict[Path, tuple[int, int]]) -> None:
+def _refuse_twice(paths: list[Path]) -> None:
     seen: dict[tuple[int, int], Path] = {}
     for path in paths:
-        if path in stats:
-            if stats[path] in seen:
-                raise DataError(f"{path}: given twice (as {seen[stats[path]]}); expected each file once")
-            seen[stats[path]] = path
+        with suppress(OSError):  # one that is not there is told of when it is opened
+            info = path.stat()
+            other = seen.setdefault((info.st_dev, info.st_ino), path)
+            if other is not path:
+                raise DataError(f"{path}: given twice (as {other}); expected each file once")
 
 
 def _is_array_file(key: str | None) -> bool:
@@ -84,12 +79,12 @@ def _is_array_file(key: str | None) -> bool:
 
 def _open_part(container: Container, options: InputOptions, start: int, notes: list[str]) -> Part:
     """Find and check the arrays of one file, whose first row is row ``start`` of the set."""
-    path, files = container.path, container.files()
+    path, beside = container.path, list[Path]()
     if _is_array_file(options.labels_key):
         labels_path = Path(str(options.labels_key))
         keys = find_keys(container, options.features_key, labels_path.name)
         labels = open_array_file(labels_path)
-        files.append(labels_path)
+        beside.append(labels_path)
     else:
         keys = find_keys(container, options.features_key, options.labels_key)
         labels = container.get(keys.labels)
@@ -113,7 +108,8 @@ def _open_part(container: Container, options: InputOptions, start: int, notes: l
     names = None
     if keys.label_names:
         names = read_names(container.get(keys.label_names), path, keys.label_names)
-    return Part(path, tuple(files), start, keys.features, features, column, logits, ids, names)
+    files = (*container.files(), *beside)
+    return Part(path, files, start, keys.features, features, column, logits, ids, names)
 
 
 def _check_features(array: RowArray, path: Path, key: str) -> None:

@@ -63,7 +63,7 @@ class FeatureSet:
 
     Attributes: ``n`` rows, ``dim`` D, ``dtype`` of the features, ``files`` as named by the user, ``paths`` of every
     file read, ``label_names`` (class k is called ``label_names[k]``) or None for numbers, ``notes`` for the user,
-    ``dropped`` and ``ignored``: rows left out as non-finite or by their label in the last full pass of ``chunks``.
+    ``dropped`` and ``ignored``: rows left out as non-finite or by their label in the last full pass.
     """
 
     def __init__(self, parts: list[Part], options: InputOptions, notes: list[str], stack: ExitStack) -> None:
@@ -123,13 +123,16 @@ class FeatureSet:
 
     def label_chunks(self, rows: int) -> Iterator[tuple[Ids, NDArray[np.int64]]]:
         """Ids (m,) and labels (m,) of rows not left out by their label; the features are not read."""
+        used = 0
         for start in range(0, self.n, rows):
             ids = np.arange(start, min(self.n, start + rows))
             y = self._labels(ids)
             if self._coding.ignore is not None:
                 ids, y = ids[y != self._coding.ignore], y[y != self._coding.ignore]
+            used += len(ids)
             if len(ids):
                 yield ids, y
+        self.ignored = self.n - used
 
     def read_rows(self, ids: Ids, *, logits: bool = False) -> Chunk:
         """The rows of the given global ids (m,), in that order; duplicates allowed."""
