@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,8 @@ from pdac_cli.density.device import NUMPY, Device
 from pdac_cli.options import Solver
 
 _DENSE = 96  # below this size LAPACK's full decomposition is as fast as Lanczos
-_KEEP_ROWS = 4 * SEGMENT_ROWS  # a class up to this size is read once and kept, a larger one is read on every pass
+_KEEP = 1 << 25  # numbers: a class up to this size is read once and kept, a larger one is read on every pass
+_SQUARE = 1 << 26  # numbers: a covariance above this size is never formed
 
 
 @dataclass(frozen=True)
@@ -63,22 +65,23 @@ def top_eigenvectors(A: Array, count: int, solver: Solver) -> tuple[Array, Array
     Lanczos with implicit restarts (ARPACK) from a fixed start; LAPACK where the matrix is small, where `solver` says
     exact, and where Lanczos has not converged.
     """
-    m = len(A)
-    if solver is Solver.FAST and m > max(_DENSE, 4 * count):
-        # The tolerance is relative to the eigenvalue; the vectors' error in captured variance is its square.
-        tol = 1e-5 if A.dtype == np.float32 else 1e-10
-        start = np.random.default_rng(m)
-        try:
-            values, vectors = eigsh(
-                _Matrix(A), k=count, which="LA", tol=tol, v0=start.standard_normal(m).astype(A.dtype), rng=start
-            )
-        except ArpackError:
-            pass
-        else:
-            order = np.argsort(values)[::-1]
-            return values[order], vectors[:, order]
+    if solver is Solver.FAST and len(A) > max(_DENSE, 4 * count):
+        with suppress(ArpackError):
+            return _lanczos(_Matrix(A), count)
     values, vectors = np.linalg.eigh(A)
     return values[::-1][:count], vectors[:, ::-1][:, :count]
+
+
+def _lanczos(operator: LinearOperator, count: int) -> tuple[Array, Array]:
+    """Return the `count` largest eigenvalues, descending, and their eigenvectors, from a fixed start."""
+    size, dtype = operator.shape[0], operator.dtype
+    # The tolerance is relative to the eigenvalue; the vectors' error in captured variance is its square.
+    tol = 1e-5 if dtype == np.float32 else 1e-10
+    start = np.random.default_rng(size)
+    first = start.standard_normal(size).astype(dtype)
+    values, vectors = eigsh(operator, k=count, which="LA", tol=tol, v0=first, rng=start)
+    order = np.argsort(values)[::-1]
+    return values[order], vectors[:, order]
 
 
 class _Matrix(LinearOperator):  # type: ignore[misc]
@@ -95,13 +98,29 @@ class _Matrix(LinearOperator):  # type: ignore[misc]
     matvec = _matvec
 
 
+class _Covariance(LinearOperator):  # type: ignore[misc]
+    """The covariance (2) of a class by its products alone, one pass over the rows each."""
+
+    def __init__(self, centred: Centred) -> None:
+        super().__init__(centred.dtype, (len(centred.mean),) * 2)
+        self.centred = centred
+
+    def _matvec(self, x: Array) -> Array:
+        product: Array = np.zeros(len(x), self.dtype)
+        for _, part in self.centred:
+            product += part.T @ (part @ x)
+        product /= self.centred.rows.count
+        return product
+
+    matvec = _matvec
+
+
 class Centred:
     """A class's rows minus their mean (1), in its unit, segment by segment; small classes are read only once."""
 
     def __init__(self, rows: ClassRows, dtype: np.dtype[Any]) -> None:
         self.rows, self.dtype = rows, dtype
-        keep = rows.count <= _KEEP_ROWS
-        raw = list(self._raw()) if keep else None
+        raw = list(self._raw()) if rows.count * rows.dim <= _KEEP else None
         self._kept: list[Array] | None = None
         low, high, mean = np.full(rows.dim, np.inf), np.full(rows.dim, -np.inf), np.zeros(rows.dim)
         for part in raw if raw is not None else self._raw():
@@ -159,6 +178,8 @@ def _unit(extent: float) -> float:
 def _top_directions(centred: Centred, count: int, dim: int, solver: Solver, device: Device) -> tuple[Array, Array]:
     """Return the largest eigenvalues of the covariance (2), in units of unit², and their eigenvectors (3)."""
     features = len(centred.mean)
+    if solver is Solver.FAST and min(count, features) ** 2 > _SQUARE:
+        return _lanczos(_Covariance(centred), dim)
     if count < features:  # the n × n Gram matrix has the same non-zero eigenvalues and is smaller
         parts = [part for _, part in centred]
         rows = device.move((parts[0] if len(parts) == 1 else np.concatenate(parts))[:count])

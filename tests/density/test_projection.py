@@ -3,6 +3,7 @@ import pytest
 from scipy.linalg import subspace_angles
 from sklearn.decomposition import PCA
 
+from pdac_cli.density import projection as projection_module
 from pdac_cli.density.projection import fit_projection, fix_signs, project, top_eigenvectors
 from pdac_cli.options import Solver
 from tests.oracles import MemoryRows, features
@@ -98,3 +99,14 @@ def test_a_mean_far_above_the_spread_does_not_cost_the_directions(n):
     p = projection(h)
     np.testing.assert_allclose(p.mean, h.mean(axis=0, dtype="f8"), atol=1e-5)
     assert np.rad2deg(subspace_angles(p.W.astype("f8"), best).max()) < 0.1
+
+
+@pytest.mark.parametrize("shape", [(300, 128), (128, 300)])
+def test_a_covariance_too_large_to_form_gives_the_same_directions(shape, monkeypatch):
+    h = features(*shape)
+    formed = projection(h)
+    monkeypatch.setattr(projection_module, "_SQUARE", 1)
+    monkeypatch.setattr(projection_module, "_KEEP", 1)
+    never = projection(h)
+    np.testing.assert_allclose(never.W, formed.W, atol=1e-6)
+    np.testing.assert_allclose(never.variance, formed.variance, rtol=1e-8)
