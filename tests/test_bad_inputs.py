@@ -13,6 +13,7 @@ import json
 import os
 import re
 import resource
+import select as polling
 import shlex
 import shutil
 import signal
@@ -29,6 +30,9 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import typer
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from pdac_cli.commands import fit, select
 from pdac_cli.engine import scratch
@@ -533,6 +537,9 @@ OUTPUTS = [
 CASES = {case.name: case for case in [*REFUSED_FILES, *OTHER_FILES, *VALUES, *MODELS, *INDICES, *OUTPUTS]}
 
 
+build_once = functools.cache(typer.main.get_command)
+
+
 @dataclass(frozen=True)
 class Outcome:
     code: int
@@ -602,6 +609,11 @@ def check_used(
         assert list(rows) == plain_rows(verb)
 
 
+@pytest.fixture(autouse=True)
+def _built_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(typer.main, "get_command", build_once)  # most of the time of a run that is refused
+
+
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize(("name", "verb"), [(case.name, verb) for case in CASES.values() for verb in case.verbs])
 def test_bad_input(name: str, verb: str, pdac: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -622,3 +634,151 @@ def test_bad_input(name: str, verb: str, pdac: Any, tmp_path: Path, monkeypatch:
             check_refused(case, words, result, before, folder)
         else:
             check_used(case, verb, words, result, before, folder)
+
+
+# -- Damage of any kind -----------------------------------------------------------------------------------------------
+
+WORKER = """
+import contextlib, functools, io, json, sys, traceback
+import typer
+from pdac_cli import cli
+typer.main.get_command = functools.cache(typer.main.get_command)
+for line in sys.stdin:
+    sys.argv = ["pdac", *json.loads(line)]
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        except BaseException:
+            code = 1
+            traceback.print_exc()
+    print(json.dumps([code, out.getvalue(), err.getvalue()]), flush=True)
+"""
+SECONDS = 60  # by which a run of some milliseconds hangs
+
+
+class Worker:
+    """A process that runs one command after another, so that a crash or a hang of it is seen."""
+
+    def __init__(self) -> None:
+        limit = functools.partial(resource.setrlimit, resource.RLIMIT_AS, (2**33, 2**33))
+        self._process = subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", WORKER], stdin=-1, stdout=-1, text=True, preexec_fn=limit
+        )
+
+    def run(self, arguments: list[str]) -> Outcome:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(arguments) + "\n")
+        self._process.stdin.flush()
+        ready, _, _ = polling.select([self._process.stdout], [], [], SECONDS)
+        line = self._process.stdout.readline() if ready else ""
+        if not line:
+            self.close()
+            raise AssertionError(f"hangs: {arguments}" if not ready else f"died of {self._process.returncode}")
+        return Outcome(*json.loads(line))
+
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture(scope="module")
+def damaged_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, bytes], Outcome]]:
+    """Run `pdac select` on the plain file with one of the inputs replaced by the given bytes."""
+    folder = tmp_path_factory.mktemp("damaged")
+    put(folder / "plain.h5")
+    workers: list[Worker] = []
+
+    def run(kind: str, data: bytes) -> Outcome:
+        if not workers or not workers[-1].alive():
+            workers.append(Worker())
+        path = folder / f"damaged{Path(kind).suffix}"
+        path.unlink(missing_ok=True)
+        path.write_bytes(data)
+        first = str(path if kind.startswith("features") else folder / "plain.h5")
+        option = [f"--{kind.split('.')[0]}", str(path)] if not kind.startswith("features") else []
+        return workers[-1].run(["select", first, *option, "--budget", "20", "--dim", "2", "--components", "2", "-q"])
+
+    yield run
+    for worker in workers:
+        worker.close()
+
+
+@functools.cache
+def sound(kind: str) -> bytes:
+    """The undamaged input of a kind."""
+    if kind == "model.h5":
+        return fitted()
+    if kind.startswith("buffer"):
+        return kept(Path(kind).suffix)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "f")
+        if kind == "features.npz":
+            npz(path, features=H, labels=Y)
+        else:
+            with h5py.File(path, "w") as file:
+                packed = {"chunks": (10, 4), "compression": "gzip", "shuffle": True} if kind == "features.hdf5" else {}
+                file.create_dataset("features", data=H, **packed)
+                file["labels"] = Y.astype("S3") if packed else Y
+        return path.read_bytes()
+
+
+KINDS = ("features.h5", "features.hdf5", "features.npz", "model.h5", "buffer.h5", "buffer.json")
+DAMAGES = st.one_of(
+    st.tuples(st.just("cut"), st.integers(0, 2**16)),
+    st.tuples(st.just("flip"), st.lists(st.tuples(st.integers(0, 2**16), st.integers(1, 255)), min_size=1, max_size=6)),
+)
+
+
+def damage(data: bytes, how: tuple[str, Any]) -> bytes:
+    """The data cut off somewhere, or with some of its bytes changed."""
+    if how[0] == "cut":
+        return data[: how[1] % len(data)]
+    changed = bytearray(data)
+    for at, bits in how[1]:
+        changed[at % len(data)] ^= bits
+    return bytes(changed)
+
+
+def check_damaged(run: Callable[[str, bytes], Outcome], kind: str, how: tuple[str, Any]) -> None:
+    result = run(kind, damage(sound(kind), how))
+    assert result.code in (0, 2, 3, 4, 5), result.err
+    assert "Traceback" not in result.err, result.err
+    if result.code:
+        *said, error = result.err.splitlines()
+        assert error.startswith("error: "), result.err
+        assert all(line.startswith("warning: ") for line in said), result.err
+        assert result.out == ""
+    else:
+        assert len(set(result.out.splitlines())) == len(result.out.splitlines()) == 20
+
+
+QUICK = {"derandomize": True, "deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_undamaged_input_is_used(kind: str, damaged_run: Callable[[str, bytes], Outcome]) -> None:
+    assert damaged_run(kind, sound(kind)).code == 0
+
+
+@settings(max_examples=240, **QUICK)
+@given(kind=st.sampled_from(KINDS), how=DAMAGES)
+def test_damage(kind: str, how: tuple[str, Any], damaged_run: Callable[[str, bytes], Outcome]) -> None:
+    check_damaged(damaged_run, kind, how)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_much_damage(kind: str, damaged_run: Callable[[str, bytes], Outcome]) -> None:
+    @settings(max_examples=2500, **QUICK)
+    @given(how=DAMAGES)
+    def many(how: tuple[str, Any]) -> None:
+        check_damaged(damaged_run, kind, how)
+
+    many()
