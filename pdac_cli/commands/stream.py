@@ -62,10 +62,9 @@ class StreamSummary:
 
     def text(self) -> str:
         """Return the summary for people."""
-        speed = "" if self.rows_per_second is None else f", {self.rows_per_second:,.0f} rows/s"
         density = "" if self.mean_log_density is None else f", mean log-density {self.mean_log_density:.2f}"
         head = [
-            f"kept {self.kept:,} of {self.rows:,} rows by {self.method} ({self.new_rows:,} new{speed})",
+            f"kept {self.kept:,} of {self.rows:,} rows by {self.method} ({self.new_rows:,} new)",
             f"{self.replaced:,} rows replaced an earlier one{density}",
         ]
         rows = [["class", "rows", "kept"]]
@@ -79,21 +78,23 @@ def run(options: StreamOptions) -> StreamSummary:
     console = Console.of(options.run)
     _check_usage(options)
     resumed = options.state is not None and options.state.exists()
-    with _stop_requests(options.state is not None) as stopping, one_blas_thread():
+    with one_blas_thread():
         names, features = _look(options, resumed, console)
-        growing = options.input.paths[-1] if options.follow else None
         running = begin(options, features)
+        growing = options.input.paths[-1] if options.follow else None
         legs = plan_legs(names, running.places, options.input, growing)
         note_seen(names, legs, console)
         before = running.stream.reservoir.seen
         report = Reporter(options, running.stream, resumed)
-        with report.line():
-            running.travel(legs, report, stopping)
-        seconds = report.seconds
-        if legs or not resumed:
-            running.save()
-        _warn(running, options, console)
-        _write(running, options, resumed)
+        with _stop_requests(options.state is not None) as stopping:
+            with report.line():
+                running.travel(legs, report, stopping)
+            seconds = report.seconds
+            console.detail(f"{running.stream.reservoir.seen - before:,} rows in {seconds:.2f} s")
+            if legs or not resumed:
+                running.save()
+            _warn(running, options, console)
+            _write(running, options, resumed)
     return _summary(running, options, before, seconds, console)
 
 
