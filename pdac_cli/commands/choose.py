@@ -11,6 +11,7 @@ from pdac_cli.commands.buffer import Room, join, make_room
 from pdac_cli.commands.fit import announce_plan, check_dim, device_of, fit_model, grouped_rows
 from pdac_cli.commands.head import HeadSource, head_source
 from pdac_cli.commands.offering import NamedSource, OfferedRows, has_logits, logit_columns
+from pdac_cli.commands.stored import stored_rows
 from pdac_cli.console import Console
 from pdac_cli.density.model import Model
 from pdac_cli.engine import local
@@ -45,7 +46,8 @@ def choose(
 ) -> Chosen:
     """Choose rows of the source as a new task and shrink the earlier ones: the paper's Algorithm 1.
 
-    `reference` are the stored rows of the earlier tasks, for the methods that compare new rows with them.
+    `reference` are the stored rows of the earlier tasks, for the methods that compare new rows with them; where it is
+    not given, they are read from the buffer's files.
     """
     method = method_named(options.method)
     allocation = options.allocation or method.allocation
@@ -56,6 +58,8 @@ def choose(
     room = make_room(before, options, method.evict, allocation, source.fingerprint, int(classes.counts.sum()))
     _warn_of_budget(options, classes, room, console)
     rows = _rows(source, classes, method, given, options, plan, console)
+    if method.uses_stored and reference is None and before is not None:
+        reference = stored_rows(rows.source, rows.logits, before, options, console)
     with console.progress(f"selecting by {options.method}", room.budget) as tick:
         answer = method.select(
             rows,

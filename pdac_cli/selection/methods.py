@@ -12,7 +12,9 @@ from pdac_cli.errors import UsageError
 from pdac_cli.options import Allocation
 from pdac_cli.selection.centres import kcenter, kmeans
 from pdac_cli.selection.eviction import Evict
+from pdac_cli.selection.gcr import gcr
 from pdac_cli.selection.herding import herding
+from pdac_cli.selection.ocs import ocs
 from pdac_cli.selection.rows import Answer, Offer, Request, Rows
 from pdac_cli.selection.scored import draw, hardest, highest_prob
 
@@ -41,7 +43,8 @@ class Method:
     needs_density: bool = False
     needs_logits: bool = False
     needs_features: bool = True  # False: labels and what stands above do
-    random: bool = True  # whether another seed gives another answer
+    uses_stored: bool = False  # compares new rows with those already stored
+    random: bool = True  # whether another seed gives another answer, but for places filled at random
 
 
 def _one_pass(size: Size) -> float:
@@ -56,6 +59,15 @@ def _product_a_row(size: Size) -> float:
     return size.m * size.n * size.dim / size.pools * 8  # a product with one vector waits for memory
 
 
+def _gram_of_batches(size: Size) -> float:
+    return 256 * size.n * (size.dim + size.logits) * 2
+
+
+def _pursuit(size: Size) -> float:
+    m = size.m / size.pools
+    return _product_a_row(size) + size.pools * m**4 / 8
+
+
 METHODS: Mapping[str, Method] = {
     "pdac": Method(draw, Allocation.PER_CLASS, Evict.DENSITY, _fit, needs_density=True),
     "uniform": Method(draw, Allocation.PER_CLASS, Evict.RANDOM, _one_pass, needs_features=False),
@@ -68,6 +80,8 @@ METHODS: Mapping[str, Method] = {
     "highest-prob": Method(
         highest_prob, Allocation.JOINT, Evict.SCORE, _one_pass, needs_logits=True, needs_features=False, random=False
     ),
+    "ocs": Method(ocs, Allocation.JOINT, Evict.SCORE, _gram_of_batches, needs_logits=True, uses_stored=True),
+    "gcr": Method(gcr, Allocation.PER_CLASS, Evict.ORDER, _pursuit, needs_logits=True, random=False),
 }
 
 

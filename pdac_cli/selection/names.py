@@ -26,6 +26,10 @@ ABOUT: Mapping[str, About] = {
     "herding": About("keep the chosen rows' mean near the class mean (iCaRL)", "m products n x D, fewer by class"),
     "hardest": About("largest cross-entropy", "one pass", logits=True),
     "highest-prob": About("largest probability of the true class", "one pass", logits=True),
+    "ocs": About(
+        "gradients near the mean, unlike each other, like the buffer's (OCS)", "256 products n x (D + K)", True
+    ),
+    "gcr": About("a few gradients that add up to all (GCR)", "m products n x (D + K), fewer by class, m³", True),
 }
 
 

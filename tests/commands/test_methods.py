@@ -156,3 +156,22 @@ def test_methods_without_a_head_load_no_scikit_learn(with_logits):
     arguments = ["select", "--budget", "5", str(with_logits), "--method", "kcenter"]
     result = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
     assert not {"sklearn", "torch"} & set(result.stdout.split("LOADED")[1].split())
+
+
+def test_ocs_compares_new_rows_with_the_stored_ones_where_it_can(pdac, with_logits, tmp_path):
+    second = tmp_path / "second.h5"
+    with h5py.File(with_logits) as file, h5py.File(second, "w") as out:
+        out["features"], out["labels"], out["logits"] = -file["features"][:], file["labels"][:], file["logits"][:]
+    pdac("select", "--budget", 40, with_logits, "--method", "ocs", "-o", tmp_path / "1.json")
+    alone = pdac("select", "--budget", 20, second, "--method", "ocs").rows
+    shrink = ["select", "--budget", 40, second, "--method", "ocs", "--buffer", tmp_path / "1.json"]
+    both = pdac(*shrink)
+    assert "warning" not in both.err
+    new = [int(line.split("\t")[1]) for line in both.out.splitlines() if line.startswith("2\t")]
+    assert len(new) == 20
+    assert new != alone
+    with_logits.rename(tmp_path / "gone.h5")
+    without = pdac(*shrink)
+    assert without.code == 0
+    assert "goes on without comparing new rows with the stored ones" in without.err
+    assert [int(line.split("\t")[1]) for line in without.out.splitlines() if line.startswith("2\t")] == alone
