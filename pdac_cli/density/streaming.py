@@ -2,7 +2,8 @@
 
 The paper updates a class on its rows of each batch.  Those may be one or two, and a mixture of seven full covariances
 cannot move half-way to the moments of two rows and stay a density.  So a class's rows are held until there are enough
-of them (``step_rows``, or half as many as it had seen at its last update), and are then its batch in the equations.
+of them (``step_rows``, or half as many as it had seen at its last update); the EM step is then taken on the class's
+latest ``step_rows`` rows.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class StreamedClass:
     fitted: Fitted | None = None  # None: too few rows so far, or all of them the same
     pending: list[Array] = field(default_factory=list)  # each (n, D)
     waiting: int = 0  # rows pending
+    kept: Array | None = None  # (m, D) rows before those for the next EM step, while steps come sooner than step_rows
 
     @property
     def seen(self) -> int:
@@ -103,6 +105,8 @@ def add_rows(known: StreamedClass, h: Array, options: StreamDensityOptions, seed
 
 def update(known: StreamedClass, options: StreamDensityOptions, seed: int) -> None:
     """Fold the pending rows in, Eqs. (13)–(14); turn the basis and carry the mixture (15); one EM step (16)–(17)."""
+    h = np.concatenate(known.pending)
+    latest = h if known.kept is None else np.concatenate([known.kept, h])[-max(options.step_rows, len(h)) :]
     x = _fold(known)
     before = known.fitted
     values, basis = known.moments.directions(x, None if before is None else before.basis, options.dim + GUARD)
@@ -110,7 +114,8 @@ def update(known: StreamedClass, options: StreamDensityOptions, seed: int) -> No
     if dims == 0:
         return
     basis, variance = fix_signs(basis), float(values[:dims].mean())
-    xi = (x - known.moments.mean) @ basis[:, :dims]
+    xi = (latest.astype(np.float64) / known.unit - known.moments.mean) @ basis[:, :dims]
+    known.kept = latest if known.moments.count // 2 < options.step_rows else None
     if before is None:
         mixture = _start(xi, variance, known.label, options, seed)
     else:

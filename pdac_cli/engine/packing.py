@@ -23,6 +23,7 @@ def pack(stream: Stream) -> Arrays:
     fitted = [known.fitted for known in classes if known.fitted is not None]
     moments = [known.moments for known in classes if known.moments.count]
     pending = [rows for known in classes for rows in known.pending]
+    kept = [known.kept for known in classes if known.kept is not None]
     arrays: Arrays = {
         "seen": np.array([stream.reservoir.seen, stream.reservoir.replaced]),
         "rows/label": np.array(list(stream.rows), np.int64),
@@ -34,7 +35,9 @@ def pack(stream: Stream) -> Arrays:
         "class/waiting": np.array([known.waiting for known in classes], np.int64),
         "class/fitted": np.array([known.fitted is not None for known in classes], np.int64),
         "class/recent": np.array([len(stream.recent[known.label]) for known in classes], np.int64),
-        "pending": _joined(pending, (0, stream.features)),
+        "class/kept": np.array([0 if known.kept is None else len(known.kept) for known in classes], np.int64),
+        "pending": _smallest(_joined(pending, (0, stream.features))),
+        "kept": _smallest(_joined(kept, (0, stream.features))),
         "recent": _joined([stream.recent[known.label] for known in classes], (0,)),
         "moments/mean": _joined([m.mean[None] for m in moments], (0, stream.features)),
         "moments/width": np.array([_width(m) for m in moments], np.int64),
@@ -51,18 +54,19 @@ def unpack(arrays: Mapping[str, Array], options: StreamOptions, features: int) -
     stream.reservoir = Reservoir(options.budget, options.acceptance, options.seed, columns, seen, replaced)
     stream.rows = dict(zip(arrays["rows/label"].tolist(), arrays["rows/count"].tolist(), strict=True))
     moments, fitted = _Reader(arrays, "moments"), iter(_unpack_fitted(arrays))
-    at = rows = 0
+    at = rows = held = 0
     for c, label in enumerate(arrays["class/label"].tolist()):
-        waiting, kept = int(arrays["class/waiting"][c]), int(arrays["class/recent"][c])
+        waiting, kept, recent = (int(arrays[f"class/{name}"][c]) for name in ("waiting", "kept", "recent"))
         known = new_class(label, features, options.density)
         known.unit = float(arrays["class/unit"][c])
         moments.into(known, int(arrays["class/count"][c]))
         known.pending = [np.array(arrays["pending"][rows : rows + waiting])] if waiting else []
         known.waiting = waiting
+        known.kept = np.array(arrays["kept"][held : held + kept]) if kept else None
         known.fitted = next(fitted) if arrays["class/fitted"][c] else None
         stream.classes[label] = known
-        stream.recent[label] = np.array(arrays["recent"][at : at + kept])
-        rows, at = rows + waiting, at + kept
+        stream.recent[label] = np.array(arrays["recent"][at : at + recent])
+        rows, held, at = rows + waiting, held + kept, at + recent
     return stream
 
 
@@ -132,3 +136,13 @@ def _values(moments: object) -> Array:
 
 def _joined(parts: Sequence[Array], empty: tuple[int, ...]) -> Array:
     return np.concatenate(parts) if parts else np.zeros(empty)
+
+
+def _smallest(rows: Array) -> Array:
+    """Return the rows in the smallest float type that holds them exactly: what is stored depends on values alone."""
+    with np.errstate(over="ignore"):
+        for kind in (np.float16, np.float32):
+            small = rows.astype(kind)
+            if np.array_equal(small, rows):
+                return small
+    return rows
