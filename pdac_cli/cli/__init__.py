@@ -52,7 +52,7 @@ def main() -> None:
         code = app(standalone_mode=False)
         sys.stdout.flush()
         if code == _INTERRUPTED:  # Typer has caught the KeyboardInterrupt
-            code = _fail("interrupted; nothing was written", _INTERRUPTED)
+            code = _fail("interrupted; the output is as it was before", _INTERRUPTED)
     except PdacError as error:
         code = _fail(str(error), error.exit_code)
     except BrokenPipeError:
@@ -60,7 +60,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except KeyboardInterrupt:
-        code = _fail("interrupted; nothing was written", _INTERRUPTED)
+        code = _fail("interrupted; the output is as it was before", _INTERRUPTED)
     except OSError as error:
         if error.errno is None or error.filename is not None:
             raise
@@ -81,5 +81,5 @@ def _fail(message: str, code: int) -> int:
 
 def _terminated(_signal: int, _frame: FrameType | None) -> None:
     """Leave through the open contexts, so that temporaries are removed."""
-    print("error: terminated; nothing was written", file=sys.stderr)
+    print("error: terminated; the output is as it was before", file=sys.stderr)
     sys.exit(_TERMINATED)

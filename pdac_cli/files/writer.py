@@ -120,7 +120,7 @@ class FeatureWriter:
 def _create(file: h5py.File, name: str, tail: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     """An empty dataset (0, *tail) that grows by rows, in chunks of whole rows."""
     row = int(np.prod(tail, dtype=np.int64)) * dtype.itemsize
-    chunks = (max(1, min(1 << 16, _CHUNK_BYTES // max(1, row))), *tail)
+    chunks = (max(1, min(1 << 12, _CHUNK_BYTES // max(1, row))), *tail)
     file.create_dataset(name, (0, *tail), dtype, maxshape=(None, *tail), chunks=chunks, track_times=False)
 
 
