@@ -125,7 +125,7 @@ def train_cl(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = LearningOptions.device,
     amp: Annotated[Amp, typer.Option(help="Mixed precision on a GPU.")] = LearningOptions.amp,
     channels_last: Annotated[
-        bool, typer.Option("--channels-last", help="Memory format of images; faster on GPUs.")
+        bool, typer.Option("--channels-last", help="Memory format of images on a GPU.")
     ] = LearningOptions.channels_last,
     download: Annotated[bool, typer.Option("--download", help="Fetch a dataset not there.")] = TrainOptions.download,
     seeds: Annotated[int, typer.Option(help="How many seeds, from --seed on.")] = TrainOptions.seeds,

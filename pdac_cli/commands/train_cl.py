@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,9 +12,11 @@ from pathlib import Path
 from pdac_cli.commands.stopping import stop_requests
 from pdac_cli.commands.train_cl_data import open_samples
 from pdac_cli.commands.train_cl_memory import ChosenMemory, NoMemory, Silent, SpeakingMemory, StreamMemory
-from pdac_cli.commands.train_cl_plan import check_plan, config_of, methods_of, settled, threads_of
+from pdac_cli.commands.train_cl_plan import check_plan, config_of, methods_of, settled, sharing_of
 from pdac_cli.commands.train_cl_report import SeedResult, TrainSummary, results_of, seed_result, summary_of, table_of
 from pdac_cli.console import Console
+from pdac_cli.engine.source import Tick
+from pdac_cli.errors import Stopped
 from pdac_cli.files.runs import RunFolder, SeedFolder, last_name, new_name, open_run
 from pdac_cli.learning.checkpoints import Checkpoint
 from pdac_cli.learning.devices import choose_device
@@ -48,16 +52,11 @@ def run(options: TrainOptions) -> TrainSummary | None:
         console = Console.of(options.run) if ranks.first else Silent()
         samples, init = open_samples(options, console)
         options = settled(options, samples, init)
-        check_plan(options, samples, methods)
-        set_threads(threads_of(options, samples))
+        check_plan(options, samples, methods, device.type)
         experiment = Experiment(options, samples.to(device), init, ranks, stopping, console)
         config = config_of(options, samples, methods, device.type, ranks.world)
         with _folder(options, config, ranks) as folder:
-            results = [
-                _seed(experiment, method, seed, folder)
-                for seed in range(options.seed, options.seed + options.seeds)
-                for method in methods
-            ]
+            results = _all_seeds(experiment, methods, folder)
             if not ranks.first:
                 return None
             found = results_of(results, config)
@@ -78,7 +77,36 @@ def _folder(options: TrainOptions, config: dict[str, object], ranks: Ranks) -> I
         yield folder
 
 
-def _seed(experiment: Experiment, method: str, seed: int, folder: RunFolder) -> SeedResult:
+def _all_seeds(experiment: Experiment, methods: tuple[str, ...], folder: RunFolder) -> list[SeedResult]:
+    """Run every method with every seed, several side by side where one does not keep the cores busy."""
+    options, samples = experiment.options, experiment.samples
+    sharing = sharing_of(options, samples, samples.x.device.type, experiment.ranks.world)
+    seeds = range(options.seed, options.seed + options.seeds)
+    failed = threading.Event()
+    watched = replace(experiment, stopping=lambda: failed.is_set() or experiment.stopping())
+    steps = len(samples.x) // options.learning.batch * (options.learning.epochs or 1) * len(methods) * len(seeds)
+    with experiment.console.progress("training", steps) as tick:
+
+        def work(job: tuple[int, str]) -> SeedResult:
+            try:
+                return _seed(watched, job[1], job[0], folder, tick)
+            except BaseException:
+                failed.set()  # the others need not go on; what they have done is kept
+                raise
+
+        jobs = [(seed, method) for seed in seeds for method in methods]
+        set_threads(sharing.threads)
+        if sharing.runs == 1:
+            return [work(job) for job in jobs]
+        with ThreadPoolExecutor(sharing.runs, initializer=set_threads, initargs=(sharing.threads,)) as pool:
+            futures = [pool.submit(work, job) for job in jobs]
+            errors = [error for future in futures if (error := future.exception()) is not None]
+        for error in sorted(errors, key=lambda error: isinstance(error, Stopped)):
+            raise error  # the cause before its consequences
+        return [future.result() for future in futures]
+
+
+def _seed(experiment: Experiment, method: str, seed: int, folder: RunFolder, tick: Tick) -> SeedResult:
     """Return what one method comes to with one seed, unless an earlier run has done it."""
     options, ranks, samples, console = experiment.options, experiment.ranks, experiment.samples, experiment.console
     place = folder.seed(method, seed, make=ranks.first)
@@ -93,9 +121,7 @@ def _seed(experiment: Experiment, method: str, seed: int, folder: RunFolder) -> 
     checkpoint = ranks.shared(place.checkpoint())
     progress = Progress() if checkpoint is None else unpacked(checkpoint, learner, memory)
     epochs = options.learning.epochs or 1
-    steps = sum(-(-len(task.train) // options.learning.batch) for task in tasks) * epochs
-    with console.progress(f"{method}, seed {seed}", steps) as tick:
-        learn(learner, tasks, memory, Schedule(seed, epochs, place.save, experiment.stopping, tick), progress)
+    learn(learner, tasks, memory, Schedule(seed, epochs, place.save, experiment.stopping, tick), progress)
     result = seed_result(method, seed, tasks, samples, progress, memory.console.warnings)
     if ranks.first:
         place.finish(vars(result), result.csv())

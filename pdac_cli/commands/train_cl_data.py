@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from pdac_cli.commands.input import open_input
 from pdac_cli.console import Console
@@ -19,7 +18,7 @@ from pdac_cli.files.messages import check_readable
 from pdac_cli.learning.checkpoints import Checkpoint, load_checkpoint
 from pdac_cli.learning.datasets import open_dataset, open_folder, scheme_of
 from pdac_cli.learning.images import ArrayImages, Images, encoded
-from pdac_cli.learning.samples import Loaded, Samples, join, load_images, preprocessing_of
+from pdac_cli.learning.samples import Loaded, Samples, join, load_features, load_images, preprocessing_of
 from pdac_cli.options import InputOptions, Split, TrainOptions
 
 _CHUNK_ROWS = 1 << 14
@@ -79,9 +78,8 @@ def _features(options: TrainOptions, console: Console) -> Samples:
 def _read_features(paths: tuple[str, ...], console: Console) -> tuple[Loaded, str, tuple[str, ...], int]:
     with open_input(InputOptions(paths), console) as source:
         chunks = list(source.chunks(_CHUNK_ROWS))
-        h = np.concatenate([chunk.h for chunk in chunks]).astype(np.float32)
-        labels, ids = (np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in ("y", "ids"))
-        loaded = Loaded(torch.from_numpy(h), labels, ids, source.label_names)
+        h, y, ids = (np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in ("h", "y", "ids"))
+        loaded = load_features(h, y, ids, source.label_names)
         return loaded, source.fingerprint, source.files, source.n
 
 
@@ -89,7 +87,7 @@ def _chosen(part: Loaded, wanted: Any) -> Loaded:
     rows = np.flatnonzero(wanted)
     if len(rows) == 0:
         raise DataError("'split' has no rows of one of the parts; expected 0 for train and 1 for test")
-    return replace(part, x=part.x[torch.from_numpy(rows)], labels=part.labels[rows], rows=part.rows[rows])
+    return part.take(rows)
 
 
 def _images(options: TrainOptions, init: Checkpoint | None, console: Console) -> Samples:

@@ -106,7 +106,8 @@ class _Kept:
 
     def labels(self, rows: Array) -> Array:
         """Return the labels of training samples: (m,) -> (m,)."""
-        return self.samples.labels[self.samples.y.cpu().numpy()[rows]]
+        labels: Array = self.samples.labels[self.samples.y.cpu().numpy()[rows]]
+        return labels
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pdac_cli import __version__
@@ -53,8 +53,11 @@ def settled(options: TrainOptions, samples: Samples, init: Checkpoint | None) ->
     return replace(options, tasks=tasks, learning=replace(learning, width=width, epochs=epochs, pad=pad, flip=flip))
 
 
-def check_plan(options: TrainOptions, samples: Samples, methods: tuple[str, ...]) -> None:
+def check_plan(options: TrainOptions, samples: Samples, methods: tuple[str, ...], device: str) -> None:
     """Refuse, before long work, what could not end well."""
+    if options.learning.channels_last and device == "cpu":
+        # torch 2.15's backward pass of narrow convolutions in this format writes beyond its memory.
+        raise UsageError("--channels-last on the CPU; expected a GPU; leave --channels-last out")
     images = samples.how is not None
     dim = 8 * (options.learning.width or 1) if images else samples.x.shape[1]
     scored = [method for method in methods if method == StreamMethod.SPDAC or _needs_density(method)]
@@ -66,12 +69,22 @@ def check_plan(options: TrainOptions, samples: Samples, methods: tuple[str, ...]
         raise UsageError("--hidden is given with images; expected features; a ResNet18 has its own classifier")
 
 
-def threads_of(options: TrainOptions, samples: Samples) -> int:
-    """Return how many threads share a step: on small networks they wait for each other longer than they work."""
-    if options.run.jobs is not None:
-        return options.run.jobs
+@dataclass(frozen=True)
+class Sharing:
+    """How the cores are shared: so many runs side by side, each with so many threads."""
+
+    runs: int
+    threads: int
+
+
+def sharing_of(options: TrainOptions, samples: Samples, device: str, processes: int) -> Sharing:
+    """Share the cores among seeds where a step is small, for its threads would wait longer than work; else in it."""
+    jobs = options.run.jobs or default_jobs()
     pixels = samples.x[0, 0].numel() if samples.how is not None else 1
-    return default_jobs() if pixels * (options.learning.width or 1) >= _WORTH_THREADS else 1
+    small = pixels * (options.learning.width or 1) < _WORTH_THREADS
+    if device != "cpu" or processes > 1 or not small:
+        return Sharing(1, jobs)
+    return Sharing(jobs, 1)
 
 
 def config_of(

@@ -183,25 +183,26 @@ def matrix_table(found: MethodResult) -> str:
     """Return the mean accuracy matrix."""
     count = min(len(found.matrix), _MOST_TASKS)
     more = f", the first {count} tasks" if count < len(found.matrix) else ""
-    table = Table(title=f"accuracy of {found.method} in %, mean over seeds{more}", box=box.SIMPLE, title_justify="left")
+    title = f"accuracy of {found.method} in %, mean over seeds{more}"
+    table = Table(box=box.SIMPLE)
     table.add_column("after task", justify="right")
     for j in range(count):
         table.add_column(f"on {j + 1}", justify="right")
     for t, row in enumerate(found.matrix[:count], 1):
         table.add_row(str(t), *(f"{value:.1f}" for value in row), *[""] * (count - len(row)))
-    return rendered(table)
+    return f"{title}\n{rendered(table)}"
 
 
 def methods_table(methods: Sequence[MethodResult]) -> str:
     """Return mean ± standard deviation over seeds, and the mean seconds of each stage."""
     table = Table(box=box.SIMPLE)
-    for name in ("method", "seeds", "ACC", "FM", *(f"{stage} s" for stage in STAGES)):
-        table.add_column(name, justify="left" if name == "method" else "right")
+    for name in ("method", "seeds", "ACC", "FM", "training", "extraction", "selection", "evaluation"):
+        table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
     for found in methods:
         fm = "" if found.fm is None else spread(found.fm)
         times = [f"{found.seconds[stage]:.2f}" for stage in STAGES]
         table.add_row(found.method, str(len(found.seeds)), spread(found.acc), fm, *times)
-    return rendered(table)
+    return f"mean ± standard deviation over seeds; seconds per seed\n{rendered(table)}"
 
 
 def spread(values: Sequence[float] | Array) -> str:

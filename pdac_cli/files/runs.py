@@ -87,10 +87,10 @@ class RunFolder:
 @contextmanager
 def open_run(path: Path, config: Mapping[str, Any], resume: bool, force: bool) -> Iterator[RunFolder]:
     """Make the folder, or with `resume` go on in it if it was made by the same settings; one process at a time."""
-    config = json.loads(json.dumps({"format": FORMAT, **config}))
+    config = dict(json.loads(json.dumps({"format": FORMAT, **config})))
     exists = (path / _CONFIG).exists()
     if exists and resume:
-        _check_same(path, _read(path / _CONFIG), config)
+        _check_same(path, _read(path / _CONFIG), dict(config))
     elif path.exists() and (not exists or not force) and any(path.iterdir()):
         raise StorageError(
             f"{path}: exists; expected a new folder; add --resume to go on with its run"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 
 import torch
@@ -10,6 +11,8 @@ from torch import Tensor, nn
 from pdac_cli.errors import ModelError
 from pdac_cli.learning.backbones import describe_state, resnet18
 from pdac_cli.rng import Purpose, generator
+
+_DRAWING = threading.Lock()
 
 
 class FeatureHead(nn.Module):
@@ -50,7 +53,8 @@ def new_network(
 
     From a checkpoint's `state` all but the classifier is taken.  The weights are a function of the seed.
     """
-    with torch.random.fork_rng(devices=[]):
+    # torch's layers draw from its global generator: one network at a time, and it is put back afterwards.
+    with _DRAWING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(generator(seed, Purpose.NETWORK).integers(2**62)))
         if len(shape) == 1:
             return FeatureHead(shape[0], hidden, num_classes)

@@ -41,7 +41,7 @@ class Learner:
         """Put the network on the device, ready to learn."""
         self.network.to(self.device).train()
         if self.options.channels_last:
-            self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            self.network.to(memory_format=torch.channels_last)
         if self.ranks.world > 1:
             with_joint_norms(self.network)
         self._both = self.ranks.wrapped(Both(self.network), self.device)
@@ -113,7 +113,7 @@ class Learner:
         """Yield features (b, D) and logits (b, C) of the rows in order: for images, as `pdac extract` does."""
         extractor = self._extractor()
         place = torch.from_numpy(rows).to(self.device)
-        for part in place.split(_PASS_ROWS):
+        for part in torch.split(place, _PASS_ROWS):
             batch = x[part]
             if extractor is None:
                 with torch.inference_mode():

@@ -144,5 +144,5 @@ def with_joint_norms(network: nn.Module) -> nn.Module:
 
 
 def _all_sum(value: Tensor) -> Tensor:
-    total: Tensor = _Sum.apply(value)  # type: ignore[no-untyped-call]
+    total: Tensor = _Sum.apply(value)
     return total

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,8 +46,8 @@ class Samples:
 
     def to(self, device: torch.device) -> Samples:
         """Return the same samples on a device."""
-        tensors = (tensor.to(device) for tensor in (self.x, self.y, self.x_test, self.y_test))
-        return Samples(*tensors, self.labels, self.label_names, self.origin, self.how)
+        x, y, x_test, y_test = (tensor.to(device) for tensor in (self.x, self.y, self.x_test, self.y_test))
+        return replace(self, x=x, y=y, x_test=x_test, y_test=y_test)
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,10 @@ class Loaded:
     rows: Array  # (n,) in their source
     label_names: tuple[str, ...] | None
 
+    def take(self, rows: Array) -> Loaded:
+        """Return some of the rows (m,)."""
+        return replace(self, x=self.x[torch.from_numpy(rows)], labels=self.labels[rows], rows=self.rows[rows])
+
 
 def join(
     train: Loaded, test: Loaded | None, fingerprint: str, files: tuple[str, ...], total: int, how: Preprocessing | None
@@ -67,7 +71,7 @@ def join(
     if test is None:
         # Of all seeds the same rows, so that they are tested on the same; the base seed has no say in it.
         out = hold_out(train.labels, TEST_SHARE, seed=0)
-        train, test = _taken(train, np.flatnonzero(~out)), _taken(train, np.flatnonzero(out))
+        train, test = train.take(np.flatnonzero(~out)), train.take(np.flatnonzero(out))
     if train.label_names != test.label_names:
         raise DataError("the training and the test part name their classes differently; expected the same names")
     if train.x.shape[1:] != test.x.shape[1:]:
@@ -75,10 +79,15 @@ def join(
         raise DataError(f"training samples are of shape {shapes[0]}, test samples of {shapes[1]}; expected one shape")
     labels = np.unique(train.labels)
     known = np.isin(test.labels, labels)  # classes that are never learned are not tested
-    test = _taken(test, np.flatnonzero(known))
+    test = test.take(np.flatnonzero(known))
     y, y_test = (torch.from_numpy(np.searchsorted(labels, part.labels)) for part in (train, test))
     origin = Origin(fingerprint, files, train.rows, total)
     return Samples(train.x, y, test.x, y_test, labels, train.label_names, origin, how)
+
+
+def load_features(h: Array, labels: Array, rows: Array, label_names: tuple[str, ...] | None) -> Loaded:
+    """Return features h (n, D) as inputs."""
+    return Loaded(torch.from_numpy(h.astype(np.float32)), labels, rows, label_names)
 
 
 def load_images(images: Images, rows: Array | None, how: Preprocessing) -> Loaded:
@@ -91,7 +100,9 @@ def load_images(images: Images, rows: Array | None, how: Preprocessing) -> Loade
             bad = loaded.bad[0]
             raise DataError(f"{bad.name}: cannot be read as an image ({bad.reason}); expected an undamaged one")
         parts.append(loaded.x)
-    x = torch.cat(parts).contiguous()
+    # Made anew, not merely contiguous: grey images stored channels last count as both, and the backward pass of torch's
+    # convolutions writes beyond its memory on such strides.
+    x = torch.cat(parts).clone(memory_format=torch.contiguous_format)
     return Loaded(x, images.labels, np.arange(len(x)) if rows is None else rows, images.label_names)
 
 
@@ -108,7 +119,3 @@ def preprocessing_of(
     elif usual.mean is None:
         usual = Convention((0.0,), (1.0,))
     return settle(PreprocessingOptions(resize=resize), meta, usual, channels)
-
-
-def _taken(part: Loaded, rows: Array) -> Loaded:
-    return Loaded(part.x[torch.from_numpy(rows)], part.labels[rows], part.rows[rows], part.label_names)

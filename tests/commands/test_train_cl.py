@@ -1,0 +1,411 @@
+"""Whole continual runs from the command line, small enough to take a second."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from pdac_cli.files.index import read_index
+from pdac_cli.learning.heads import new_network
+from pdac_cli.learning.loop import batch_bounds, replayed
+from pdac_cli.rng import Purpose, generator
+from tests.oracles import largest_remainder
+
+torch.set_num_threads(1)
+CLASSES = (0, 1, 2, 5)
+
+
+@pytest.fixture
+def features(feature_file) -> Path:
+    """400 rows of four classes with a `split`: a fifth are for testing."""
+    path = feature_file(n=400, dim=12, classes=CLASSES)
+    with h5py.File(path, "r+") as file:
+        file["split"] = (np.arange(400) % 5 == 4).astype("u1")
+    return path
+
+
+@pytest.fixture
+def images(tmp_path) -> Path:
+    """240 grey 8x8 images of four classes, told apart by where they are bright."""
+    rng = np.random.default_rng(0)
+    y = np.arange(240) % 4
+    x = rng.integers(0, 80, (240, 8, 8, 1))
+    for k, label in enumerate(y):
+        x[k, 4 * (label // 2) : 4 * (label // 2) + 4, 4 * (label % 2) : 4 * (label % 2) + 4] += 120
+    path = tmp_path / "images.h5"
+    with h5py.File(path, "w") as file:
+        file["images"], file["labels"], file["split"] = x.astype("u1"), y, (np.arange(240) // 4 % 4 == 3).astype("u1")
+    return path
+
+
+SMALL = ("--jobs", 1, "--quiet", "--seeds", 1, "--dim", 3, "--components", 2)
+
+
+def result(folder: Path, method: str, seed: int = 0) -> dict:
+    return json.loads((folder / method / f"seed-{seed}" / "result.json").read_text())
+
+
+def outcome(folder: Path, method: str, seed: int = 0) -> dict:
+    """What must be the same in runs that are the same."""
+    found = result(folder, method, seed)
+    return {name: found[name] for name in ("acc", "fm", "accuracy", "losses", "classes", "train_rows")}
+
+
+def test_a_run_on_features_writes_what_the_readme_says(pdac, features, tmp_path):
+    out = tmp_path / "run"
+    arguments = [argument for argument in SMALL if argument != "--quiet"]
+    arguments[arguments.index("--seeds") + 1] = 2
+    found = pdac("train-cl", features, "-o", out, "--epochs", 2, "--budget", 40, *arguments)
+    assert found.code == 0, found.err
+    assert "accuracy of pdac in %, mean over seeds" in found.out
+    assert "pdac minus uniform, 2 paired seeds: ACC" in found.out
+    assert "±" in found.out
+    config = json.loads((out / "config.json").read_text())
+    assert (config["train_rows"], config["test_rows"], config["classes"]) == (320, 80, 4)
+    with (out / "results.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert [(row["method"], row["seed"]) for row in rows] == [
+        ("pdac", "0"), ("uniform", "0"), ("pdac", "1"), ("uniform", "1"),
+    ]  # fmt: skip
+    results = json.loads((out / "results.json").read_text())["results"]
+    for row, each in zip(rows, results, strict=True):
+        matrix = each["accuracy"]
+        assert float(row["acc"]) == each["acc"] == pytest.approx(np.mean(matrix[-1]))
+        assert float(row["fm"]) == pytest.approx(matrix[0][0] - matrix[1][0])
+        assert each["classes"] == [[0, 1], [2, 5]]
+        assert set(each["seconds"]) == {"training", "extraction", "selection", "evaluation"}
+    seed = out / "pdac" / "seed-0"
+    assert sorted(path.name for path in seed.iterdir()) == [
+        "accuracy.csv", "buffer-1.json", "buffer-2.json", "result.json",
+    ]  # fmt: skip
+    assert not list(out.rglob(".*"))
+
+
+def test_the_buffer_after_each_task_obeys_the_budgets(pdac, features, tmp_path):
+    out = tmp_path / "run"
+    budget = 50
+    assert pdac("train-cl", features, "-o", out, "--tasks", 4, "--budget", budget, "--epochs", 1, *SMALL).code == 0
+    with h5py.File(features) as file:
+        labels, test = file["labels"][:], file["split"][:] == 1
+    for method in ("pdac", "uniform"):
+        for task in (1, 2, 3, 4):
+            index = read_index(out / method / "seed-0" / f"buffer-{task}.json")
+            counts = np.bincount(index.task, minlength=task + 1)[1:]
+            assert counts.tolist() == largest_remainder(budget, [1] * task).tolist()
+            # Rows are those of the file, none of them a test row, each under its own label and task.
+            assert np.array_equal(labels[index.row], index.label)
+            assert not test[index.row].any()
+            assert np.array_equal(np.array(CLASSES)[index.task - 1], index.label)
+
+
+def by_hand(path: Path, replay: bool, epochs: int, seed: int = 0) -> list[list[float]]:
+    """Losses of a bare loop over two tasks: everything of the first replayed in the second, or nothing."""
+    with h5py.File(path) as file:
+        train = file["split"][:] == 0
+        x, labels = torch.from_numpy(file["features"][:][train]), file["labels"][:][train]
+    y = torch.from_numpy(np.searchsorted(CLASSES, labels))
+    network = new_network((x.shape[1],), 4, 1, 0, None, seed)
+    optimizer = torch.optim.SGD(network.parameters(), 0.03)
+    losses = []
+    for task in (1, 2):
+        mine = np.flatnonzero((y >= 2 * task - 2) & (y < 2 * task))
+        before = np.flatnonzero(y < 2 * task - 2) if replay else np.empty(0, np.int64)
+        losses.append([])
+        for epoch in range(epochs):
+            order = generator(seed, Purpose.BATCHES, task, epoch).permutation(mine)
+            bounds, total = batch_bounds(len(mine), 32), 0.0
+            for step in range(len(bounds) - 1):
+                old = replayed(before, 32, generator(seed, Purpose.REPLAY, task, epoch, step))
+                rows = np.concatenate([order[bounds[step] : bounds[step + 1]], old])
+                loss = cross_entropy(network(x[rows]), y[rows])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                total += float(loss.detach())
+            losses[-1].append(total / (len(bounds) - 1))
+    return losses
+
+
+def test_a_budget_of_everything_is_joint_replay_whatever_the_method(pdac, features, tmp_path):
+    out = tmp_path / "run"
+    assert pdac("train-cl", features, "-o", out, "--budget", 10_000, "--epochs", 3, *SMALL).code == 0
+    expected = by_hand(features, replay=True, epochs=3)
+    for method in ("pdac", "uniform"):
+        assert np.allclose(result(out, method)["losses"], expected, rtol=1e-6)
+    assert outcome(out, "pdac") == outcome(out, "uniform")
+
+
+@pytest.mark.parametrize("setting", ["offline", "relaxed"])
+def test_a_budget_of_nothing_is_plain_fine_tuning(pdac, features, tmp_path, setting):
+    out, method = tmp_path / "run", {"offline": "pdac", "relaxed": "spdac"}[setting]
+    chosen = ("--setting", setting, "--method", method)
+    assert pdac("train-cl", features, "-o", out, "--budget", 0, "--epochs", 3, *chosen, *SMALL).code == 0
+    found = result(out, method)
+    assert np.allclose(found["losses"], by_hand(features, replay=False, epochs=3), rtol=1e-6)
+    assert found["accuracy"][-1][0] < found["accuracy"][0][0]  # and forgets
+
+
+def test_a_reservoir_of_everything_replays_its_own_task_too(pdac, features, tmp_path):
+    out = tmp_path / "run"
+    chosen = ("--setting", "online", "--method", "er", "--method", "spdac")
+    assert pdac("train-cl", features, "-o", out, "--budget", 10_000, *chosen, *SMALL).code == 0
+    assert outcome(out, "er") == outcome(out, "spdac")
+    assert len(result(out, "er")["losses"][0]) == 1
+    index = read_index(out / "er" / "seed-0" / "buffer-2.json")
+    assert len(index.row) == 320
+
+
+@pytest.mark.parametrize("method", ["er", "spdac"])
+def test_only_the_first_pass_of_a_relaxed_stream_is_offered(pdac, features, tmp_path, method):
+    chosen = ("--method", method, "--budget", 30, "--batch", 16)
+    for name, epochs in (("one", 1), ("three", 3)):
+        more = ("--setting", "relaxed", "--epochs", epochs)
+        assert pdac("train-cl", features, "-o", tmp_path / name, *chosen, *more, *SMALL).code == 0
+    # On features of a frozen backbone the stream is the same, so the buffer is.
+    one, three = (read_index(tmp_path / name / method / "seed-0" / "buffer-2.json") for name in ("one", "three"))
+    assert np.array_equal(one.row, three.row)
+    assert len(one.row) == 30
+    assert set(one.task.tolist()) == {1, 2}
+
+
+def test_the_stream_of_a_run_is_that_of_pdac_stream(pdac, tmp_path, features):
+    """The buffer of an online run is what `pdac stream` keeps of the same rows in the same order."""
+    out = tmp_path / "run"
+    chosen = ("--setting", "online", "--method", "spdac", "--budget", 30, "--tasks", 1)
+    assert pdac("train-cl", features, "-o", out, *chosen, *SMALL).code == 0
+    with h5py.File(features) as file:
+        rows = np.flatnonzero(file["split"][:] == 0)
+        order = generator(0, Purpose.BATCHES, 1, 0).permutation(np.arange(len(rows)))
+        h, y = file["features"][:][rows[order]], file["labels"][:][rows[order]]
+    with h5py.File(tmp_path / "ordered.h5", "w") as file:
+        file["features"], file["labels"] = h, y
+    model = ("--dim", 3, "--components", 2)
+    found = pdac("stream", tmp_path / "ordered.h5", "--budget", 30, "-o", tmp_path / "b.json", "-q", *model)
+    assert found.code == 0, found.err
+    theirs = rows[order][read_index(tmp_path / "b.json").row]
+    assert sorted(read_index(out / "spdac" / "seed-0" / "buffer-1.json").row) == sorted(theirs)
+
+
+def test_the_same_seed_gives_the_same_run(pdac, images, tmp_path):
+    small = ("--width", 2, "--epochs", 1, "--budget", 20, "--method", "pdac", *SMALL)
+    for name in ("one", "two"):
+        assert pdac("train-cl", images, "-o", tmp_path / name, *small).code == 0
+    assert pdac("train-cl", images, "-o", tmp_path / "other", "--seed", 1, *small).code == 0
+    assert outcome(tmp_path / "one", "pdac") == outcome(tmp_path / "two", "pdac")
+    assert outcome(tmp_path / "one", "pdac") != outcome(tmp_path / "other", "pdac", seed=1)
+    buffers = [(tmp_path / name / "pdac" / "seed-0" / "buffer-2.json").read_bytes() for name in ("one", "two")]
+    assert buffers[0] == buffers[1]
+
+
+def test_runs_side_by_side_come_to_the_same(pdac, images, tmp_path):
+    small = ("--width", 2, "--epochs", 1, "--budget", 20, "--dim", 3, "--components", 2, "--seeds", 2, "-q")
+    for jobs in (1, 3):
+        assert pdac("train-cl", images, "-o", tmp_path / str(jobs), "--jobs", jobs, *small).code == 0
+    for method in ("pdac", "uniform"):
+        for seed in (0, 1):
+            assert outcome(tmp_path / "1", method, seed) == outcome(tmp_path / "3", method, seed)
+
+
+def test_images_are_learned(pdac, images, tmp_path):
+    found = pdac(
+        "train-cl", images, "-o", tmp_path / "r", "--width", 4, "--epochs", 6, "--budget", 60, "--json", *SMALL
+    )
+    assert found.code == 0, found.err
+    assert found.json["methods"][0]["method"] == "pdac"
+    assert min(found.json["methods"][1]["acc"]) > 60  # chance is 25, forgetting all but the last task 50
+
+
+@pytest.mark.parametrize("method", ["kcenter", "herding", "hardest"])
+def test_the_other_methods_of_select_run_too(pdac, images, tmp_path, method):
+    small = ("--width", 2, "--epochs", 1, "--budget", 20, "--method", method, *SMALL)
+    found = pdac("train-cl", images, "-o", tmp_path / "run", *small)
+    assert found.code == 0, found.err
+    assert len(read_index(tmp_path / "run" / method / "seed-0" / "buffer-2.json").row) == 20
+
+
+def test_rescoring_asks_the_current_network(pdac, images, tmp_path):
+    small = ("--width", 2, "--epochs", 2, "--budget", 24, "--method", "pdac", "--ridge", 0.1, *SMALL)
+    for name, more in (("stored", ()), ("rescored", ("--rescore",))):
+        found = pdac("train-cl", images, "-o", tmp_path / name, *small, *more)
+        assert found.code == 0, found.err
+    stored, rescored = (tmp_path / name / "pdac" / "seed-0" for name in ("stored", "rescored"))
+    first = [read_index(folder / "buffer-1.json") for folder in (stored, rescored)]
+    assert np.array_equal(first[0].row, first[1].row)
+    assert np.allclose(first[0].log_density, first[1].log_density)
+    second = [read_index(folder / "buffer-2.json") for folder in (stored, rescored)]
+    kept = dict(zip(first[0].row, first[0].log_density, strict=True))
+    for index, same in zip(second, (True, False), strict=True):
+        old = index.task == 1
+        assert all(
+            bool(kept[row] == value) is same for row, value in zip(index.row[old], index.log_density[old], strict=True)
+        )
+
+
+def test_a_checkpoint_to_start_from(pdac, tmp_path):
+    sample = Path(__file__).parent.parent.parent / "sample_data"
+    small = ("--epochs", 1, "--budget", 20, "--method", "uniform", "--tasks", 1, "--batch", 256, *SMALL)
+    init = ("--init", sample / "digits-resnet18.pt")
+    found = pdac("train-cl", sample / "digits-images.h5", "-o", tmp_path / "run", *small, *init)
+    assert found.code == 0, found.err
+    assert result(tmp_path / "run", "uniform")["acc"] > 0.5  # six steps from scratch come to a fifth
+
+
+def test_compare_pairs_seeds(pdac, features, tmp_path):
+    small = (*SMALL[:3], "--seeds", 3, "--dim", 3, "--components", 2, "--epochs", 1, "--budget", 20)
+    for name, method in (("a", "pdac"), ("b", "uniform")):
+        assert pdac("train-cl", features, "-o", tmp_path / name, "--method", method, *small).code == 0
+    found = pdac("train-cl", "--compare", tmp_path / "a", tmp_path / "b", "--json")
+    assert found.code == 0, found.err
+    rows, differences = found.json["rows"], found.json["differences"]
+    assert found.json["reference"] == "b uniform"
+    assert [row["method"] for row in rows] == ["a pdac", "b uniform"]
+    expected = np.mean(np.array(rows[0]["acc"]) - np.array(rows[1]["acc"]))
+    assert differences[0]["acc"]["mean"] == pytest.approx(expected)
+    assert differences[0]["acc"]["low"] < expected < differences[0]["acc"]["high"]
+    assert "b uniform" in pdac("train-cl", "--compare", tmp_path / "a", tmp_path / "b").out
+
+
+def test_names_are_numbered_and_nothing_is_overwritten(pdac, features, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small = ("--epochs", 1, "--budget", 20, "--method", "uniform", *SMALL)
+    for _ in range(2):
+        assert pdac("train-cl", features, *small).code == 0
+    assert sorted(path.name for path in Path("runs").iterdir()) == ["feats-offline", "feats-offline-2"]
+    found = pdac("train-cl", features, "-o", "runs/feats-offline", *small)
+    assert found.code == 5
+    assert "exists" in found.err
+    assert pdac("train-cl", features, "-o", "runs/feats-offline", "--force", *small).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ((), 2, "no data is given"),
+        (("nowhere.h5",), 3, "not found"),
+        (("FEATURES", "--method", "best"), 2, "expected one of: pdac"),
+        (("FEATURES", "--setting", "online", "--method", "pdac"), 2, "expected spdac or er"),
+        (("FEATURES", "--setting", "online", "--epochs", "2"), 2, "--epochs is more than 1"),
+        (("FEATURES", "--setting", "online", "--rescore"), 2, "--rescore"),
+        (("FEATURES", "--tasks", "9"), 2, "--tasks is 9 and there are 4 classes"),
+        (("FEATURES", "--dim", "40"), 2, "--dim is 40"),
+        (("FEATURES", "--lr", "0"), 2, "--lr is 0"),
+        (("FEATURES", "--imbalance", "0"), 2, "--imbalance is 0"),
+        (("FEATURES", "--init", "IMAGES"), 4, "no checkpoint"),
+        (("IMAGES", "--hidden", "8"), 2, "--hidden is given with images"),
+        (("IMAGES", "IMAGES"), 2, "2 sources of images"),
+        (("IMAGES", "--data", "IMAGES"), 2, "data is given twice"),
+        (("FEATURES", "--resume"), 3, "expected a run to resume"),
+        (("--compare",), 2, "--compare is given without runs"),
+        (("--compare", "nowhere"), 3, "not found"),
+        (("IMAGES", "--channels-last", "--device", "cpu"), 2, "--channels-last on the CPU"),
+        (("FEATURES", "--amp", "bf16", "--device", "cpu"), 2, "--amp bf16 on the CPU"),
+    ],
+)
+def test_what_bad_input_gets(pdac, features, images, tmp_path, monkeypatch, arguments, code, message):
+    monkeypatch.chdir(tmp_path)
+    names = {"FEATURES": str(features), "IMAGES": str(images)}
+    found = pdac("train-cl", *(names.get(argument, argument) for argument in arguments))
+    assert (found.code, message in found.err) == (code, True), found.err
+    assert found.err.count("\n") <= 2
+
+
+def test_resume_refuses_other_options(pdac, features, tmp_path):
+    out, small = tmp_path / "run", ("--epochs", 1, "--method", "uniform", *SMALL)
+    assert pdac("train-cl", features, "-o", out, "--budget", 20, *small).code == 0
+    found = pdac("train-cl", features, "-o", out, "--budget", 30, "--resume", *small)
+    assert found.code == 2
+    assert "budget 20 and not 30" in found.err
+
+
+STEPWISE = """
+import os, signal, sys
+from pdac_cli import cli
+from pdac_cli.learning.learner import Learner
+step, left = Learner.step, [int(os.environ["STEPS"])]
+def counted(self, *arguments):
+    left[0] -= 1
+    if left[0] == 0:
+        os.kill(os.getpid(), int(os.environ["SIGNAL"]))
+    return step(self, *arguments)
+Learner.step = counted
+import pdac_cli.learning.loop as loop
+loop._SAVE_SECONDS = 0.0
+sys.argv = ["pdac", *sys.argv[1:]]
+cli.main()
+"""
+
+
+def interrupted(steps: int, number: int, *arguments: object) -> subprocess.CompletedProcess:
+    """Run the command line in a process that gets a signal at a certain step."""
+    environment = {**os.environ, "STEPS": str(steps), "SIGNAL": str(number), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", STEPWISE, *map(str, arguments)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("setting", ["offline", "relaxed"])
+def test_a_terminated_run_goes_on_to_the_same_end(pdac, images, tmp_path, setting):
+    small = ("--setting", setting, "--width", 2, "--epochs", 3, "--budget", 20, *SMALL)
+    assert pdac("train-cl", images, "-o", tmp_path / "whole", *small).code == 0
+    found = interrupted(14, signal.SIGTERM, "train-cl", images, "-o", tmp_path / "cut", *small)
+    assert found.returncode == 6, found.stderr
+    assert "add --resume to go on" in found.stderr
+    assert (tmp_path / "cut" / {"offline": "pdac", "relaxed": "spdac"}[setting] / "seed-0" / "checkpoint.pt").exists()
+    assert pdac("train-cl", images, "-o", tmp_path / "cut", "--resume", *small).code == 0
+    for method in {"offline": ("pdac", "uniform"), "relaxed": ("spdac", "er")}[setting]:
+        assert outcome(tmp_path / "cut", method) == outcome(tmp_path / "whole", method)
+        names = [f"{method}/seed-0/buffer-{task}.json" for task in (1, 2)]
+        assert all((tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes() for name in names)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", [3, 9, 17, 33])
+@pytest.mark.parametrize("setting", ["offline", "relaxed"])
+def test_a_killed_run_goes_on_to_the_same_end(pdac, images, tmp_path, setting, steps):
+    small = ("--setting", setting, "--width", 2, "--epochs", 3, "--budget", 20, *SMALL)
+    assert pdac("train-cl", images, "-o", tmp_path / "whole", *small).code == 0
+    found = interrupted(steps, signal.SIGKILL, "train-cl", images, "-o", tmp_path / "cut", *small)
+    assert found.returncode == -signal.SIGKILL
+    assert pdac("train-cl", images, "-o", tmp_path / "cut", "--resume", *small).code == 0
+    for method in {"offline": ("pdac", "uniform"), "relaxed": ("spdac", "er")}[setting]:
+        assert outcome(tmp_path / "cut", method) == outcome(tmp_path / "whole", method)
+    assert not list((tmp_path / "cut").rglob("*.tmp"))
+
+
+RANKS = 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["features", "images"])
+@pytest.mark.parametrize("setting", ["offline", "online"])
+def test_two_processes_learn_as_one(pdac, request, tmp_path, kind, setting):
+    data = request.getfixturevalue(kind)
+    small = ("--setting", setting, "--width", 2, "--budget", 20, "--batch", 31, "--no-flip", *SMALL)
+    assert (
+        pdac("train-cl", data, "-o", tmp_path / "one", *small, *(() if setting == "online" else ("--epochs", 2))).code
+        == 0
+    )
+    more = () if setting == "online" else ("--epochs", 2)
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS), "--master-port", "0",
+               "--standalone", "-m", "pdac_cli", "train-cl", data, "-o", tmp_path / "two", *small, *more]  # fmt: skip
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    started = time.monotonic()
+    found = subprocess.run([*map(str, command)], env=environment, capture_output=True, text=True, timeout=300)
+    assert found.returncode == 0, found.stderr[-2000:]
+    assert time.monotonic() - started < 300
+    for method in {"offline": ("pdac", "uniform"), "online": ("spdac", "er")}[setting]:
+        one, two = result(tmp_path / "one", method), result(tmp_path / "two", method)
+        tolerance = 1e-6 if kind == "features" else 2e-2
+        assert np.allclose(one["losses"][0][:1], two["losses"][0][:1], rtol=1e-5)
+        assert np.allclose(one["losses"], two["losses"], rtol=tolerance)
