@@ -59,9 +59,8 @@ def run(options: TrainOptions) -> TrainSummary | None:
             results = _all_seeds(experiment, methods, folder)
             if not ranks.first:
                 return None
-            found = results_of(results, config)
-            folder.finish(found, table_of(results))
-        return summary_of(found, folder.path, results, console)
+            folder.finish(results_of(results, config), table_of(results))
+        return summary_of(folder.path, results, console)
 
 
 @contextmanager

@@ -103,7 +103,13 @@ def seed_result(
 
 def results_of(results: Sequence[SeedResult], config: dict[str, Any]) -> dict[str, Any]:
     """Return the content of results.json."""
-    return {"config": config, "results": [asdict(result) for result in results]}
+    methods = by_method(results)
+    return {
+        "config": config,
+        "summary": [asdict(method) for method in methods],
+        "differences": differences_of(methods),
+        "results": [asdict(result) for result in results],
+    }
 
 
 def table_of(results: Sequence[SeedResult]) -> str:
@@ -137,14 +143,13 @@ def by_method(results: Sequence[SeedResult]) -> list[MethodResult]:
     return found
 
 
-def summary_of(found: dict[str, Any], path: Path, results: Sequence[SeedResult], console: Console) -> TrainSummary:
+def summary_of(path: Path, results: Sequence[SeedResult], console: Console) -> TrainSummary:
     """Return the summary; warnings that every task repeats are made once."""
     methods = by_method(results)
     warnings = [text for result in results for text in result.warnings]
     if warnings:
         more = f" (and {len(warnings) - 1:,} more from other tasks, in results.json)" if len(warnings) > 1 else ""
         console.warn(warnings[0] + more)
-    found["summary"] = [asdict(method) for method in methods]
     return TrainSummary(str(path), methods, differences_of(methods), console.warnings)
 
 
