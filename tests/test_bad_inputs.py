@@ -11,6 +11,7 @@ import errno
 import functools
 import json
 import os
+import random
 import re
 import resource
 import select as polling
@@ -259,7 +260,7 @@ OTHER_FILES = [
     Case("terabytes streamed", 3, "NaN or infinity in row 0", declared(2**22, 2**13, np.nan, 0), "--memory 64M",
          limits={resource.RLIMIT_AS: 2**32}, verbs=("uniform",)),
     Case("terabytes to group", 5, r"scratch file needs 137,4[\d,]+ bytes and .* has 17,179,869,184 free; .*TMPDIR",
-         declared(2**20, 2**15, 0, 0), "--memory 64M", verbs=("fit", "select"), during=small_disk),
+         declared(2**20, 2**15, 0, 0), "--memory 64M", verbs=("fit",), during=small_disk),
     Case("replaced during the run", 3, "f.h5: changed during the run", during=replaced_meanwhile),
 ]  # fmt: skip
 
@@ -730,24 +731,22 @@ def sound(kind: str) -> bytes:
 
 
 KINDS = ("features.h5", "features.hdf5", "features.npz", "model.h5", "buffer.h5", "buffer.json")
-DAMAGES = st.one_of(
-    st.tuples(st.just("cut"), st.integers(0, 2**16)),
-    st.tuples(st.just("flip"), st.lists(st.tuples(st.integers(0, 2**16), st.integers(1, 255)), min_size=1, max_size=6)),
-)
+SEEDS = st.integers(0, 2**64)  # of bytes drawn evenly: Hypothesis itself prefers the first ones
 
 
-def damage(data: bytes, how: tuple[str, Any]) -> bytes:
+def damage(data: bytes, seed: int) -> bytes:
     """The data cut off somewhere, or with some of its bytes changed."""
-    if how[0] == "cut":
-        return data[: how[1] % len(data)]
+    rng = random.Random(seed)
+    if rng.random() < 0.2:
+        return data[: rng.randrange(len(data))]
     changed = bytearray(data)
-    for at, bits in how[1]:
-        changed[at % len(data)] ^= bits
+    for _ in range(rng.randint(1, 6)):
+        changed[rng.randrange(len(data))] ^= rng.choice([0x01, 0x80, rng.randint(1, 255)])
     return bytes(changed)
 
 
-def check_damaged(run: Callable[[str, bytes], Outcome], kind: str, how: tuple[str, Any]) -> None:
-    result = run(kind, damage(sound(kind), how))
+def check_damaged(run: Callable[[str, bytes], Outcome], kind: str, seed: int) -> None:
+    result = run(kind, damage(sound(kind), seed))
     assert result.code in (0, 2, 3, 4, 5), result.err
     assert "Traceback" not in result.err, result.err
     if result.code:
@@ -768,17 +767,17 @@ def test_the_undamaged_input_is_used(kind: str, damaged_run: Callable[[str, byte
 
 
 @settings(max_examples=240, **QUICK)
-@given(kind=st.sampled_from(KINDS), how=DAMAGES)
-def test_damage(kind: str, how: tuple[str, Any], damaged_run: Callable[[str, bytes], Outcome]) -> None:
-    check_damaged(damaged_run, kind, how)
+@given(kind=st.sampled_from(KINDS), seed=SEEDS)
+def test_damage(kind: str, seed: int, damaged_run: Callable[[str, bytes], Outcome]) -> None:
+    check_damaged(damaged_run, kind, seed)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_much_damage(kind: str, damaged_run: Callable[[str, bytes], Outcome]) -> None:
-    @settings(max_examples=2500, **QUICK)
-    @given(how=DAMAGES)
-    def many(how: tuple[str, Any]) -> None:
-        check_damaged(damaged_run, kind, how)
+    @settings(max_examples=1000, **QUICK)
+    @given(seed=SEEDS)
+    def many(seed: int) -> None:
+        check_damaged(damaged_run, kind, seed)
 
     many()

@@ -29,6 +29,8 @@ from pdac_cli.files.messages import check_readable, plain, reading, shape_text
 
 FORMAT, VERSION = "pdac-model", 1
 
+_LARGEST = 1e100  # in the class's unit; the square of what is larger overflows
+
 # What each array looks like: C classes, D features, d dimensions, L components, S recorded steps.
 _SHAPES: Mapping[str, str] = {
     "labels": "C",
@@ -136,7 +138,7 @@ def _read_array(file: h5py.File, name: str, path: Path) -> Any:
     dataset = get_dataset(file, name, allow_external=False)
     if dataset.nbytes > path.stat().st_size:  # we write plain arrays: more than the file holds is not ours
         raise ModelError(f"{path}: '{name}' declares {dataset.nbytes:,} bytes, more than the file has; fit it again")
-    return np.asarray(dataset[()])
+    return np.asarray(dataset[()], dataset.dtype.newbyteorder("="))
 
 
 def _checked(arrays: Mapping[str, Any], path: Path) -> Model:
@@ -149,21 +151,39 @@ def _checked(arrays: Mapping[str, Any], path: Path) -> Model:
             sizes.setdefault(letter, size) != size for letter, size in zip(letters, array.shape, strict=True)
         ):
             raise ModelError(f"{path}: '{name}' has shape {shape_text(array.shape)}; expected {expected}; fit it again")
-    tests: Mapping[str, Callable[[Any], Any]] = {
-        "labels": lambda a: a.dtype.kind in "iu" and len(a) > 0 and a[0] >= 0 and (a[1:] > a[:-1]).all(),
-        "counts": lambda a: a.dtype.kind in "iu" and (a > 0).all(),
-        "mean": np.isfinite,
-        "unit": lambda a: np.isfinite(a) & (a > 0),
-        "W": np.isfinite,
-        "dims": lambda a: a.dtype.kind in "iu" and (a >= 0).all() and (a <= sizes["d"]).all(),
-        "alpha": lambda a: (a >= 0).all() and np.allclose(a.sum(axis=1), 1),
-        "mu": np.isfinite,
-        "chol": lambda a: np.isfinite(a).all() and (np.diagonal(a, axis1=-2, axis2=-1) > 0).all(),
-    }
-    for name, test in tests.items():
-        if arrays[name].dtype.kind not in "iuf" or not np.all(test(arrays[name])):
+    for name, test in _tests(arrays).items():
+        kinds = "iu" if name in ("labels", "counts", "dims") else "f"
+        with np.errstate(all="ignore"):
+            sound = arrays[name].dtype.kind in kinds and arrays[name].dtype.itemsize <= 8 and np.all(test(arrays[name]))
+        if not sound:
             raise ModelError(f"{path}: '{name}' holds values no model has; expected those pdac wrote; fit it again")
     return Model(**arrays)
+
+
+def _tests(arrays: Mapping[str, Any]) -> Mapping[str, Callable[[Any], Any]]:
+    """What each array's values satisfy, so that scoring neither fails nor overflows; later tests rest on earlier."""
+
+    def in_unit(a: Any) -> Any:  # (C, L, d, …): the size of values in the class's unit, where it has a direction
+        used = np.arange(a.shape[2]) < arrays["dims"][:, None]
+        scale = np.where(used, arrays["unit"][:, None], 1.0)[:, None]
+        return np.abs(a) / (scale if a.ndim == 3 else scale[..., None])
+
+    return {
+        "labels": lambda a: len(a) > 0 and a[0] >= 0 and (a[1:] > a[:-1]).all(),
+        "counts": lambda a: a > 0,
+        "mean": np.isfinite,
+        "unit": lambda a: (np.frexp(a)[0] == 0.5) & np.isfinite((1 / a).astype(arrays["mean"].dtype)),
+        "W": lambda a: np.abs(a) < 1.1,  # orthonormal columns
+        "dims": lambda a: (a >= 0) & (a <= arrays["W"].shape[2]),
+        "alpha": lambda a: (a >= 0).all() and np.allclose(a.sum(axis=1), 1),
+        "mu": lambda a: in_unit(a) < _LARGEST,
+        "chol": lambda a: (
+            (in_unit(a) < _LARGEST).all()
+            and (np.diagonal(a, axis1=-2, axis2=-1) > 0).all()
+            and (np.diagonal(in_unit(a), axis1=-2, axis2=-1) > 1 / _LARGEST).all()
+        ),
+        "log_likelihood": np.ndim,  # numbers of any size, which nothing is computed from
+    }
 
 
 def _some(names: tuple[str, ...] | None) -> str:

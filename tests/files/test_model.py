@@ -22,7 +22,7 @@ STORED = StoredModel(
         counts=np.array([9, 1, 30]),
         mean=_RNG.normal(size=(C, D)).astype("f4"),
         unit=np.ones(C),
-        W=_RNG.normal(size=(C, D, d)).astype("f4"),
+        W=np.broadcast_to(np.eye(D, d, dtype="f4"), (C, D, d)).copy(),
         dims=np.array([2, 0, 1]),
         alpha=np.full((C, L), 1 / L),
         mu=_RNG.normal(size=(C, L, d)),
@@ -126,11 +126,17 @@ DAMAGES: dict[str, tuple[Any, str]] = {
     "counts": (entry("counts", 1, 0), "'counts' holds values no model has"),
     "more dims than d": (entry("dims", 1, 3), "'dims' holds values no model has"),
     "unit": (entry("unit", 1, 0), "'unit' holds values no model has"),
+    "unit no power of two": (entry("unit", 1, 3.0), "'unit' holds values no model has"),
+    "unit tiny": (entry("unit", 1, 2.0**-200), "'unit' holds values no model has"),
+    "W large": (entry("W", (1, 1, 1), 2.0), "'W' holds values no model has"),
+    "mean integers": (array("mean", lambda a: a.astype("i4")), "'mean' holds values no model has"),
     "mean": (entry("mean", (0, 1), np.nan), "'mean' holds values no model has"),
     "alpha": (entry("alpha", 0, 0.3), "'alpha' holds values no model has"),
     "alpha negative": (entry("alpha", 0, [0.5, 1, -1, 0.5]), "'alpha' holds values no model has"),
     "alpha NaN": (entry("alpha", 0, np.nan), "'alpha' holds values no model has"),
     "chol infinite": (entry("chol", (0, 0, 1, 0), np.inf), "'chol' holds values no model has"),
+    "chol huge": (entry("chol", (0, 0, 1, 1), 1e200), "'chol' holds values no model has"),
+    "mu long": (array("mu", lambda a: a.astype(np.longdouble)), "'mu' holds values no model has"),
     "chol singular": (entry("chol", (0, 0, 1, 1), 0), "'chol' holds values no model has"),
 }  # fmt: skip
 
@@ -147,6 +153,16 @@ def test_damaged_models_are_refused(case: str, tmp_path: Path) -> None:
     assert str(caught.value).startswith(f"{path}: ")
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 600
+
+
+def test_the_byte_order_does_not_matter(tmp_path: Path) -> None:
+    path = tmp_path / "m.h5"
+    write_model(STORED, path, force=False)
+    with h5py.File(path, "r+") as file:
+        array("mu", lambda values: values.astype(">f8"))(file)
+    mu = read_model(path).model.mu
+    np.testing.assert_array_equal(mu, STORED.model.mu)
+    assert mu.dtype.isnative
 
 
 def test_paths_that_are_no_file_are_bad_input(tmp_path: Path) -> None:
