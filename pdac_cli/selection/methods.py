@@ -10,11 +10,14 @@ from dataclasses import dataclass
 
 from pdac_cli.errors import UsageError
 from pdac_cli.options import Allocation
+from pdac_cli.selection.bcsr import bcsr
 from pdac_cli.selection.centres import kcenter, kmeans
 from pdac_cli.selection.eviction import Evict
 from pdac_cli.selection.gcr import gcr
+from pdac_cli.selection.greedy import greedy
 from pdac_cli.selection.herding import herding
 from pdac_cli.selection.ocs import ocs
+from pdac_cli.selection.pbcs import pbcs
 from pdac_cli.selection.rows import Answer, Offer, Request, Rows
 from pdac_cli.selection.scored import draw, hardest, highest_prob
 
@@ -27,7 +30,7 @@ class Size:
 
     n: int  # rows
     dim: int  # features
-    logits: int  # K
+    logits: int  # K, or the number of classes
     pools: int  # that are chosen from separately
     m: int  # budget
 
@@ -68,6 +71,18 @@ def _pursuit(size: Size) -> float:
     return _product_a_row(size) + size.pools * m**4 / 8
 
 
+def _weights(size: Size) -> float:
+    return 50 * 20 * size.n * size.dim * size.logits
+
+
+def _subsets(size: Size) -> float:
+    return 100 * 5 * (60 * size.m + size.n) * size.dim * size.logits
+
+
+def _one_by_one(size: Size) -> float:
+    return size.m * size.dim * size.logits * (2 * size.n + 150 * size.m)
+
+
 METHODS: Mapping[str, Method] = {
     "pdac": Method(draw, Allocation.PER_CLASS, Evict.DENSITY, _fit, needs_density=True),
     "uniform": Method(draw, Allocation.PER_CLASS, Evict.RANDOM, _one_pass, needs_features=False),
@@ -82,6 +97,9 @@ METHODS: Mapping[str, Method] = {
     ),
     "ocs": Method(ocs, Allocation.JOINT, Evict.SCORE, _gram_of_batches, needs_logits=True, uses_stored=True),
     "gcr": Method(gcr, Allocation.PER_CLASS, Evict.ORDER, _pursuit, needs_logits=True, random=False),
+    "bcsr": Method(bcsr, Allocation.JOINT, Evict.SCORE, _weights),
+    "pbcs": Method(pbcs, Allocation.JOINT, Evict.SCORE, _subsets),
+    "greedy": Method(greedy, Allocation.JOINT, Evict.ORDER, _one_by_one),
 }
 
 

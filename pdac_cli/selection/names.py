@@ -30,6 +30,15 @@ ABOUT: Mapping[str, About] = {
         "gradients near the mean, unlike each other, like the buffer's (OCS)", "256 products n x (D + K)", True
     ),
     "gcr": About("a few gradients that add up to all (GCR)", "m products n x (D + K), fewer by class, m³", True),
+    "bcsr": About(
+        "bilevel weights, drawn toward a coreset of m (BCSR)", "1,000 products n x D x C, seconds to minutes"
+    ),
+    "pbcs": About(
+        "bilevel probabilities (PBCS)", "500 trained heads: 30,000 products m x D x C, 500 n x D x C, about a minute"
+    ),
+    "greedy": About(
+        "bilevel, row after row (Borsos et al.)", "m solutions of a head on the coreset, below about 500 rows: minutes"
+    ),
 }
 
 

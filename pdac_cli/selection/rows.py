@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from pdac_cli.options import Allocation
 from pdac_cli.rng import Purpose, row_uniforms
 from pdac_cli.selection.budget import Array, class_budgets
-from pdac_cli.selection.sampling import Ranking
+from pdac_cli.selection.sampling import Ranking, TopK
 
 BLOCK = 2048  # rows worked on at once: 4 MB of 512 features, enough to hide Python's part
 T = TypeVar("T")
@@ -155,6 +155,21 @@ def within_pools(pick: Callable[[Pool, int, Request], Picked], rows: Rows, reque
     order = np.lexsort((joined, np.concatenate(places)))
     score = np.concatenate(scores)[order].astype(np.float64) if scores else None
     return Answer(Ranking(joined[order], np.concatenate(codes)[order], np.full(len(order), np.nan), score))
+
+
+def best_of_pool(pool: Pool, key: Array, score: Array, request: Request) -> Answer:
+    """Return the rows of a pool of all rows with the largest keys, each class its share: key, score (n,)."""
+    top = TopK(request.quotas())
+    pools = np.zeros(pool.count, np.int64) if request.joint else pool.codes
+    top.offer(key, pools, pool.ids, np.stack([pool.codes.astype(np.float64), score], axis=1))
+    found = top.ranking()
+    return Answer(replace(found, log_p=np.full(len(found.ids), np.nan), score=found.log_p))
+
+
+def ranked(pool: Pool, picked: Picked) -> Answer:
+    """Return the rows picked from a pool of all rows, in their order."""
+    places = picked.places
+    return Answer(Ranking(pool.ids[places], pool.codes[places], np.full(len(places), np.nan), picked.score))
 
 
 def blocks(count: int) -> Iterator[tuple[int, int]]:

@@ -59,7 +59,7 @@ def seeding_probabilities(h, m):
 def test_seeding_draws_by_squared_distance_as_enumerated_and_as_scikit_learn_does():
     from sklearn.cluster import kmeans_plusplus
 
-    h, m, trials = np.array([[0.0], [1.0], [2.5], [6.0]]), 3, 4000
+    h, m, trials = np.array([[0.0], [1.0], [2.5], [6.0]]), 3, 2000
     expected = seeding_probabilities(h, m)
     counts = np.zeros((2, len(expected)))
     where = {outcome: k for k, outcome in enumerate(expected)}
