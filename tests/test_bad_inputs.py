@@ -260,7 +260,7 @@ OTHER_FILES = [
     Case("terabytes streamed", 3, "NaN or infinity in row 0", declared(2**22, 2**13, np.nan, 0), "--memory 64M",
          limits={resource.RLIMIT_AS: 2**32}, verbs=("uniform",)),
     Case("terabytes to group", 5, r"scratch file needs 137,4[\d,]+ bytes and .* has 17,179,869,184 free; .*TMPDIR",
-         declared(2**20, 2**15, 0, 0), "--memory 64M", verbs=("fit",), during=small_disk),
+         declared(2**20, 2**15, 0, 0), "--memory 64M -q", verbs=("fit",), during=small_disk),
     Case("replaced during the run", 3, "f.h5: changed during the run", during=replaced_meanwhile),
 ]  # fmt: skip
 
