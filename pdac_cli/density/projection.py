@@ -16,6 +16,7 @@ from pdac_cli.options import Solver
 
 _DENSE = 96  # below this size LAPACK's full decomposition is as fast as Lanczos
 _KEEP = 1 << 25  # numbers: a class up to this size is read once and kept, a larger one is read on every pass
+_SMALL, _LARGE = 2.0**-40, 2.0**60  # between these a class's mean square distance is safe in single precision
 _SQUARE = 1 << 26  # numbers: a covariance above this size is never formed
 
 
@@ -120,20 +121,43 @@ class Centred:
 
     def __init__(self, rows: ClassRows, dtype: np.dtype[Any]) -> None:
         self.rows, self.dtype = rows, dtype
-        raw = list(self._raw()) if rows.count * rows.dim <= _KEEP else None
+        self.unit, self.constant = 1.0, False
         self._kept: list[Array] | None = None
-        low, high, mean = np.full(rows.dim, np.inf), np.full(rows.dim, -np.inf), np.zeros(rows.dim)
+        raw = list(self._raw()) if rows.count * rows.dim <= _KEEP else None
+        mean = np.zeros(rows.dim)
+        for part in raw if raw is not None else self._raw():
+            mean += np.full(len(part), 1 / rows.count, dtype) @ part
+        self.mean: Array = mean.astype(dtype)
+        self._keep(raw)
+        squares = self._squares()
+        # Where squares leave the safe range or are no more than rounding, look at the values themselves.
+        if not max(_SMALL, 1e-10 * float(mean @ mean)) < squares < _LARGE:
+            self._look(raw)
+            squares = self._squares()
+        self._correct(1e-5 * np.sqrt(squares))
+
+    def _squares(self) -> float:
+        """Return the mean square distance from the mean."""
+        with np.errstate(over="ignore"):
+            return sum(float(np.vdot(part, part)) for _, part in self) / self.rows.count
+
+    def _keep(self, raw: list[Array] | None) -> None:
+        if raw is not None:
+            self._kept = [_centre(part, self.mean, self.unit) for part in raw]
+
+    def _look(self, raw: list[Array] | None) -> None:
+        """See whether all rows are the same, and choose the unit by their extent."""
+        low, high = np.full(self.rows.dim, np.inf), np.full(self.rows.dim, -np.inf)
         for part in raw if raw is not None else self._raw():
             np.minimum(low, part.min(axis=0), out=low)
             np.maximum(high, part.max(axis=0), out=high)
-            mean += np.full(len(part), 1 / rows.count, dtype) @ part
         extent = float(np.max(high / 2 - low / 2))
         self.constant = extent == 0.0
-        self.unit = _unit(extent)
-        self.mean: Array = (low if self.constant else mean).astype(dtype)
-        if raw is not None:
-            self._kept = [_centre(part, self.mean, self.unit) for part in raw]
-        self._correct()
+        if self.constant:
+            self.mean = low.astype(self.dtype)
+        elif not 2.0**-20 < extent < 2.0**20:
+            self.unit = float(2.0 ** np.ceil(np.log2(extent)))
+        self._keep(raw)
 
     def __iter__(self) -> Iterator[tuple[int, Array]]:
         """Yield each segment's first row and its rows, filled up with zeros to whole blocks."""
@@ -144,12 +168,12 @@ class Centred:
         for start, stop in segments(self.rows.count):
             yield self.rows.read(start, stop).astype(self.dtype, copy=False)
 
-    def _correct(self) -> None:
-        """Take what the mean of the centred rows still is off the mean: it matters where the mean is ≫ the extent."""
+    def _correct(self, least: float) -> None:
+        """Take off the mean what the centred rows' mean still is, if it matters: where the mean is ≫ the extent."""
         rest = np.zeros(self.rows.dim)
         for _, part in self:
             rest += np.full(len(part), 1 / self.rows.count, self.dtype) @ part
-        if np.abs(rest).max() < 1e-5:
+        if np.abs(rest).max() <= least:
             return
         old = self.mean
         self.mean = (old + rest * self.unit).astype(self.dtype)
@@ -168,11 +192,6 @@ def _centre(h: Array, mean: Array, unit: float) -> Array:
         out[:n] *= mean.dtype.type(1.0 / unit)
     out[n:] = 0
     return out
-
-
-def _unit(extent: float) -> float:
-    """Return 1, or a power of two near the extent where its squares could leave single precision."""
-    return 1.0 if extent == 0.0 or 2.0**-20 < extent < 2.0**20 else float(2.0 ** np.ceil(np.log2(extent)))
 
 
 def _top_directions(centred: Centred, count: int, dim: int, solver: Solver, device: Device) -> tuple[Array, Array]:
