@@ -64,3 +64,17 @@ def feature_file(tmp_path):
         return path
 
     return make
+
+
+@pytest.fixture
+def few_steps(monkeypatch):
+    """Let the bilevel methods take few steps, where it is enough that they run: they have tests of their own."""
+    from pdac_cli.selection import bcsr, greedy, pbcs
+
+    for module, steps in (
+        (pbcs, {"OUTER": 3, "INNER": 3}),
+        (bcsr, {"OUTER": 3, "INNER": 1, "DRAWS": 4}),
+        (greedy, {"CANDIDATES": 20, "SOLVE_STEPS": 3, "_INNER_STEPS": 3}),
+    ):
+        for name, value in steps.items():
+            monkeypatch.setattr(module, name, value)

@@ -11,6 +11,7 @@ from tests.conftest import SAMPLE
 from tests.oracles import clustered
 
 CHEAP = "pdac,uniform,kcenter,herding"
+pytestmark = pytest.mark.usefixtures("few_steps")
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from tests.conftest import SAMPLE
 from tests.oracles import clustered
 
 N, BUDGET = 300, 24
+pytestmark = pytest.mark.usefixtures("few_steps")
 
 
 @pytest.fixture

@@ -5,23 +5,13 @@ import pytest
 
 from pdac_cli.errors import UsageError
 from pdac_cli.options import Allocation
-from pdac_cli.selection import bcsr, greedy, pbcs
 from pdac_cli.selection.methods import METHODS, Size, method_named
 from pdac_cli.selection.names import ABOUT
 from tests.selection.arrays import ArrayRows, select
 
 N = 400
 COSTLY = ("greedy", "pbcs", "bcsr")  # seconds a run: fewer rows and steps must do
-
-
-@pytest.fixture(autouse=True)
-def few_steps(monkeypatch):
-    """What is asked here of every method holds after any number of steps; the bilevel ones have tests of their own."""
-    for module, steps in ((pbcs, {"OUTER": 3, "INNER": 3}), (bcsr, {"OUTER": 3, "INNER": 1, "DRAWS": 4})):
-        for name, value in steps.items():
-            monkeypatch.setattr(module, name, value)
-    for name, value in (("CANDIDATES", 20), ("SOLVE_STEPS", 3), ("_INNER_STEPS", 3)):
-        monkeypatch.setattr(greedy, name, value)
+pytestmark = pytest.mark.usefixtures("few_steps")
 
 
 def data(n=N, seed=0, dtype="f8"):
