@@ -57,7 +57,7 @@ def make_room(
             kept = keep_after_eviction(
                 before.row[members],
                 before.label[members],
-                _log_score(before, evict)[members],
+                np.clip(_log_score(before, evict)[members], -1e300, 1e300),  # infinite ones have no difference
                 keep,
                 rule=options.eviction,
                 allocation=allocation,
