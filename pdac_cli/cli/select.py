@@ -33,7 +33,7 @@ from pdac_cli.cli.shared import (
     report,
 )
 from pdac_cli.options import Allocation, DensityOptions, Eviction, InputOptions, RunOptions, SelectOptions
-from pdac_cli.selection.names import method_help
+from pdac_cli.selection.names import method_lines
 
 
 def select(
@@ -45,7 +45,7 @@ def select(
     model: Annotated[
         Path | None, typer.Option(help="Model from `pdac fit`. Default: fit first.")
     ] = SelectOptions.model,
-    method: Annotated[str, typer.Option(help=method_help())] = SelectOptions.method,
+    method: Annotated[str, typer.Option(help="Selection method, one of those above.")] = SelectOptions.method,
     head: Annotated[
         bool,
         typer.Option(
@@ -117,3 +117,13 @@ def select(
     from pdac_cli.commands.select import run
 
     report(run(options), options.run)
+
+
+# \b keeps the lines as they are.
+select.__doc__ = f"""{select.__doc__}
+
+\b
+Methods, with their costs: n rows of D features, K logits, C classes, m the budget.
+{method_lines()}
+Those that need logits read them from the files, or with --head from a linear head.
+"""

@@ -42,9 +42,9 @@ ABOUT: Mapping[str, About] = {
 }
 
 
-def method_help() -> str:
-    """Return the help text of --method."""
-    return "Selection method: " + "; ".join(
-        f"{name}: {about.summary} [{about.cost}{', needs logits' if about.logits else ''}]"
+def method_lines() -> str:
+    """Return the methods, one a line, with their costs."""
+    return "\n".join(
+        f"  {name:12}  {about.summary}\n                [{about.cost}{'; needs logits' if about.logits else ''}]"
         for name, about in ABOUT.items()
     )
