@@ -91,6 +91,8 @@ def _numbers(file: h5py.File, name: str, kinds: str, path: Path) -> NDArray[Any]
             f"{path}: {quote(name)} is {dataset.dtype} {shape_text(dataset.shape)}; expected {kind} of shape (m,)"
         )
     values: NDArray[Any] = dataset[:]
+    if kinds == "f":
+        values[np.isnan(values)] = np.nan  # one kind of NaN: arithmetic with signalling ones warns
     return values
 
 
