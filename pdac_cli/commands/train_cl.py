@@ -15,6 +15,7 @@ from pdac_cli.commands.train_cl_memory import ChosenMemory, NoMemory, Silent, Sp
 from pdac_cli.commands.train_cl_plan import check_plan, config_of, methods_of, settled, sharing_of
 from pdac_cli.commands.train_cl_report import SeedResult, TrainSummary, results_of, seed_result, summary_of, table_of
 from pdac_cli.console import Console
+from pdac_cli.engine.resources import one_blas_thread
 from pdac_cli.engine.source import Tick
 from pdac_cli.errors import Stopped
 from pdac_cli.files.runs import RunFolder, SeedFolder, last_name, new_name, open_run
@@ -48,7 +49,8 @@ def run(options: TrainOptions) -> TrainSummary | None:
     """Run every method with every seed; None in processes of a parallel run that have nothing to say."""
     methods = methods_of(options)
     device = choose_device(local_device(options.learning.device))
-    with joined_ranks(device) as ranks, stop_requests() as stopping:
+    # The densities' products are small: threads of their own would only be in the way of the network's.
+    with joined_ranks(device) as ranks, stop_requests() as stopping, one_blas_thread():
         console = Console.of(options.run) if ranks.first else Silent()
         samples, init = open_samples(options, console)
         options = settled(options, samples, init)
@@ -87,6 +89,8 @@ def _all_seeds(experiment: Experiment, methods: tuple[str, ...], folder: RunFold
     with experiment.console.progress("training", steps) as tick:
 
         def work(job: tuple[int, str]) -> SeedResult:
+            if experiment.ranks.world == 1 and watched.stopping():
+                raise Stopped(f"stopped before {job[1]}, seed {job[0]}; what is done is kept; add --resume to go on")
             try:
                 return _seed(watched, job[1], job[0], folder, tick)
             except BaseException:

@@ -15,6 +15,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch.nn.functional import cross_entropy
 
 from pdac_cli.files.index import read_index
@@ -260,6 +261,54 @@ def test_a_checkpoint_to_start_from(pdac, tmp_path):
     found = pdac("train-cl", sample / "digits-images.h5", "-o", tmp_path / "run", *small, *init)
     assert found.code == 0, found.err
     assert result(tmp_path / "run", "uniform")["acc"] > 0.5  # six steps from scratch come to a fifth
+
+
+def test_the_papers_protocol_on_cifar10s_own_files(pdac, tmp_path):
+    folder = tmp_path / "cifar" / "cifar-10-batches-bin"
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    for name in [*(f"data_batch_{k}.bin" for k in range(1, 6)), "test_batch.bin"]:
+        part = rng.integers(0, 256, (20, 3073), np.uint8)
+        part[:, 0] = np.arange(20) % 10
+        part.tofile(folder / name)
+    (folder / "batches.meta.txt").write_text("\n".join(f"class{k}" for k in range(10)))
+    small = ("--width", 2, "--epochs", 1, "--budget", 10, "--method", "uniform", *SMALL)
+    data = ("--data", f"cifar10:{tmp_path / 'cifar'}", "--preset", "cifar10")
+    found = pdac("train-cl", *data, "-o", tmp_path / "run", *small)
+    assert found.code == 0, found.err
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    settled = {name: config[name] for name in ("train_rows", "tasks", "pad", "flip", "lr", "batch", "replay_batch")}
+    assert settled == {
+        "train_rows": 100, "tasks": 5, "pad": 4, "flip": True, "lr": 0.03, "batch": 32, "replay_batch": 32,
+    }  # fmt: skip
+    assert result(tmp_path / "run", "uniform")["train_rows"] == [20] * 5
+
+
+def test_a_folder_of_images(pdac, tmp_path):
+    rng = np.random.default_rng(0)
+    for part, count in (("train", 12), ("test", 3)):
+        for label in ("cat", "dog", "emu", "fox"):
+            (tmp_path / "tree" / part / label).mkdir(parents=True)
+            for k in range(count):
+                pixels = rng.integers(0, 256, (20, 20, 3), np.uint8)
+                Image.fromarray(pixels).save(tmp_path / "tree" / part / label / f"{k}.png")
+    small = ("--width", 2, "--epochs", 1, "--budget", 8, "--method", "pdac", "--resize", 8, *SMALL)
+    found = pdac("train-cl", tmp_path / "tree", "-o", tmp_path / "run", *small)
+    assert found.code == 0, found.err
+    index = read_index(tmp_path / "run" / "pdac" / "seed-0" / "buffer-2.json")
+    assert index.label_names == ("cat", "dog", "emu", "fox")
+    assert index.class_counts == {0: 2, 1: 2, 2: 2, 3: 2}
+
+
+def test_imbalanced_tasks_in_an_order_of_their_own(pdac, features, tmp_path):
+    order = ("--class-order", "5,0,2,1", "--imbalance", 0.05)
+    small = ("--budget", 10, "--epochs", 1, "--method", "uniform", "--hidden", 8, *order, *SMALL)
+    assert pdac("train-cl", features, "-o", tmp_path / "run", *small).code == 0
+    found = result(tmp_path / "run", "uniform")
+    assert found["classes"] == [[5, 0], [2, 1]]
+    with h5py.File(features) as file:
+        counts = {c: int(((file["labels"][:] == c) & (file["split"][:] == 0)).sum()) for c in CLASSES}
+    assert found["train_rows"] == [counts[5] + int(0.05 * counts[0]), counts[2] + int(0.05 * counts[1])]
 
 
 def test_compare_pairs_seeds(pdac, features, tmp_path):
