@@ -481,18 +481,6 @@ def no_permission(folder: Path, patch: pytest.MonkeyPatch) -> AbstractContextMan
     return nullcontext()
 
 
-def appears_meanwhile(folder: Path, patch: pytest.MonkeyPatch) -> AbstractContextManager[None]:
-    """Somebody else's output of that name, there from the end of the check on."""
-    real = FeatureSet.check_unchanged
-
-    def appear(self: FeatureSet) -> None:
-        (folder / "old").rename(folder / "out.h5")
-        real(self)
-
-    patch.setattr(FeatureSet, "check_unchanged", appear)
-    return nullcontext()
-
-
 OUTPUTS = [
     Case("output: exists", 5, "out.h5: exists; .*--force", beside(lambda out: out.write_text("precious")),
          verbs=WRITERS),
