@@ -86,7 +86,7 @@ def make_plan(source: Source, options: InputOptions, run: RunOptions) -> Plan:
     memory = run.memory if run.memory is not None else default_memory()
     jobs = run.jobs if run.jobs is not None else default_jobs()
     row = source.dim * (source.dtype.itemsize + work_dtype(source.dtype).itemsize)
-    rows = options.chunk_rows or max(1024, min(1 << 18, memory // 8 // row))
+    rows = options.chunk_rows or max(1, min(1 << 18, memory // 8 // row))
     return Plan(rows, memory, jobs, source.n * source.dim * source.dtype.itemsize <= memory // 2)
 
 

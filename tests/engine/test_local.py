@@ -102,7 +102,7 @@ def test_a_small_memory_means_scratch_and_small_chunks(source):
     wide = ArraySource(np.zeros((3000, 4096), "f4"), np.zeros(3000, int))
     small = make_plan(wide, InputOptions(), RunOptions(memory=1 << 25))
     assert not small.in_memory
-    assert small.chunk_rows == 1024
+    assert small.chunk_rows == 128
     assert make_plan(wide, InputOptions(), RunOptions(memory=1 << 30)).in_memory
     assert make_plan(wide, InputOptions(chunk_rows=5), RunOptions(memory=1 << 30)).chunk_rows == 5
 
