@@ -46,9 +46,7 @@ LICENCE = "images: CC BY 4.0 (UCI), distributed with scikit-learn (BSD-3-Clause)
 
 def main() -> None:
     """Make the three files beside this script, or in ``--out``."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder to write to")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
@@ -77,9 +75,7 @@ def main() -> None:
 
     report(h, labels, accuracy)
     if accuracy < MIN_TEST_ACCURACY:
-        raise SystemExit(
-            f"error: test accuracy is {accuracy:.4f}, expected {MIN_TEST_ACCURACY}; try another --seed"
-        )
+        raise SystemExit(f"error: test accuracy is {accuracy:.4f}, expected {MIN_TEST_ACCURACY}; try another --seed")
 
 
 def load(seed: int) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.uint8]]:
@@ -87,9 +83,7 @@ def load(seed: int) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.ui
     digits = load_digits()
     images = (digits.images * GREY_SCALE).astype(np.uint8)[..., None]
     labels = digits.target.astype(np.int64)
-    _, test = train_test_split(
-        np.arange(len(labels)), test_size=TEST_ROWS, stratify=labels, random_state=seed
-    )
+    _, test = train_test_split(np.arange(len(labels)), test_size=TEST_ROWS, stratify=labels, random_state=seed)
     split = np.zeros(len(labels), np.uint8)
     split[test] = 1
     return images, labels, split
@@ -108,9 +102,7 @@ def trained(x: Tensor, y: Tensor, blank: float, seed: int) -> ResNet18:
     optimizer = torch.optim.AdamW(network.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LEARNING_RATE, total_steps=steps)
     framed = pad(x, (1, 1, 1, 1), value=blank)
-    shifted = torch.stack(
-        [framed[:, :, 1 + dy : 9 + dy, 1 + dx : 9 + dx] for dy, dx in SHIFTS]
-    )  # (5, n, 1, 8, 8)
+    shifted = torch.stack([framed[:, :, 1 + dy : 9 + dy, 1 + dx : 9 + dx] for dy, dx in SHIFTS])  # (5, n, 1, 8, 8)
     for _ in range(EPOCHS):
         for rows in torch.randperm(len(x)).split(BATCH):
             shift = torch.multinomial(torch.tensor(SHIFT_CHANCES), len(rows), replacement=True)
@@ -129,9 +121,7 @@ def outputs(network: ResNet18, x: Tensor) -> tuple[NDArray[np.float32], NDArray[
     return h.numpy(), network.fc(h).numpy()
 
 
-def write_images(
-    path: Path, images: NDArray[np.uint8], labels: NDArray[np.int64], split: NDArray[np.uint8]
-) -> None:
+def write_images(path: Path, images: NDArray[np.uint8], labels: NDArray[np.int64], split: NDArray[np.uint8]) -> None:
     """Write the images as bytes, with their labels and the split the network was trained by."""
     with h5py.File(path, "w") as file:
         file.attrs["source"] = SOURCE
@@ -176,9 +166,7 @@ def report(h: NDArray[np.float32], labels: NDArray[np.int64], accuracy: float) -
         variances = np.linalg.eigvalsh(covariance)[::-1]
         rank = int(np.linalg.matrix_rank(covariance))
         if rank < MIN_CLASS_RANK:
-            raise SystemExit(
-                f"error: class {label} has rank {rank}, expected {MIN_CLASS_RANK}; train for less"
-            )
+            raise SystemExit(f"error: class {label} has rank {rank}, expected {MIN_CLASS_RANK}; train for less")
         print(
             f"class {label}: {(labels == label).sum()} rows, rank {rank}, first {MIN_CLASS_RANK} directions "
             f"carry {variances[:MIN_CLASS_RANK].sum() / variances.sum():.1%}, "
