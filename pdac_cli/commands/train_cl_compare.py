@@ -17,41 +17,47 @@ from pdac_cli.files.runs import read_results
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs and methods, each beside the first that draws uniformly."""
+    """Runs and methods, each beside the first that draws uniformly from the same data."""
 
-    reference: str
     rows: list[MethodResult]
-    differences: list[dict[str, Any]]
+    differences: list[dict[str, Any]]  # of each row to the one it is compared with
 
     def text(self) -> str:
         """Return the comparison for people."""
         table = Table(box=box.SIMPLE)
         for name in ("run", "seeds", "ACC", "FM", "ACC difference", "FM difference"):
-            table.add_column(name, justify="left" if name == "run" else "right", overflow="fold")
+            table.add_column(name, justify="left" if name == "run" else "right", no_wrap=name != "run", overflow="fold")
         for row, found in zip(self.rows, self.differences, strict=True):
             fm = "" if row.fm is None else spread(row.fm)
             parts = [_interval(found.get(name)) for name in ("acc", "fm")]
-            same = row.method == self.reference
+            same = row.method == found["against"]
             table.add_row(row.method, str(len(row.seeds)), spread(row.acc), fm, *(["", ""] if same else parts))
-        return f"{rendered(table)}\ndifferences: minus {self.reference}, over shared seeds, 95 % intervals"
+        against = ", ".join(dict.fromkeys(found["against"] for found in self.differences))
+        return f"{rendered(table)}\ndifferences: minus {against}; over shared seeds, with 95 % intervals"
 
 
 def compare(paths: Sequence[str]) -> Comparison:
-    """Tabulate runs with paired differences over the seeds they share with the reference."""
+    """Tabulate runs with paired differences over the seeds they share with the one they are compared with."""
     if not paths:
         raise UsageError("--compare is given without runs; expected their folders, such as runs/*")
+    groups: dict[str, list[MethodResult]] = {}  # by the data
     rows: list[MethodResult] = []
     for path in paths:
         found = read_results(Path(path))
         try:
             results = [SeedResult(**result) for result in found["results"]]
+            data = f"{found['config']['fingerprint']} {found['config']['test_rows']}"
         except (KeyError, TypeError):
             raise DataError(f"{path}: its results are of another kind; expected those of pdac train-cl") from None
-        name = Path(path).name
-        rows += [replace(method, method=f"{name} {method.method}") for method in by_method(results)]
-    plain = [row for row in rows if row.method.endswith((" uniform", " er"))]
-    reference = (plain or rows)[0]
-    return Comparison(reference.method, rows, [difference_of(row, reference) for row in rows])
+        named = [replace(method, method=f"{Path(path).name} {method.method}") for method in by_method(results)]
+        groups.setdefault(data, []).extend(named)
+        rows += named
+    reference = {row.method: _reference(group) for group in groups.values() for row in group}
+    return Comparison(rows, [difference_of(row, reference[row.method]) for row in rows])
+
+
+def _reference(group: list[MethodResult]) -> MethodResult:
+    return next((row for row in group if row.method.endswith((" uniform", " er"))), group[0])
 
 
 def _interval(found: dict[str, Any] | None) -> str:

@@ -21,7 +21,7 @@ from pdac_cli.learning.metrics import average_accuracy, forgetting, paired_diffe
 from pdac_cli.learning.samples import Samples
 from pdac_cli.learning.tasks import Task
 
-_WIDTH = 100
+_WIDTH = 120
 _MOST_TASKS = 12  # shown of a matrix
 
 

@@ -318,7 +318,7 @@ def test_compare_pairs_seeds(pdac, features, tmp_path):
     found = pdac("train-cl", "--compare", tmp_path / "a", tmp_path / "b", "--json")
     assert found.code == 0, found.err
     rows, differences = found.json["rows"], found.json["differences"]
-    assert found.json["reference"] == "b uniform"
+    assert [found["against"] for found in differences] == ["b uniform"] * 2
     assert [row["method"] for row in rows] == ["a pdac", "b uniform"]
     expected = np.mean(np.array(rows[0]["acc"]) - np.array(rows[1]["acc"]))
     assert differences[0]["acc"]["mean"] == pytest.approx(expected)
