@@ -408,6 +408,7 @@ class CompareOptions:
     test: str | None = None  # feature file to test a linear head on
     output: Path | None = None  # CSV
     allocation: Allocation | None = None  # None: each method's own
+    temperature: float = SelectOptions.temperature
     head: bool = False
     limit: float = 600.0  # seconds of one run beyond which a method that was not named is left out
     density: DensityOptions = field(default_factory=DensityOptions)

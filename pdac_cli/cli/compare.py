@@ -52,6 +52,9 @@ def compare(
     allocation: Annotated[
         Allocation | None, typer.Option(help="How the budget is shared among classes. Default: each method's own.")
     ] = CompareOptions.allocation,
+    temperature: Annotated[
+        float, typer.Option(help="pdac draws in proportion to density^T: 1 is the paper's rule, 0 is uniform.")
+    ] = CompareOptions.temperature,
     head: Annotated[
         bool, typer.Option("--head", help="Train a linear head for the logits that the files do not have.")
     ] = CompareOptions.head,
@@ -86,6 +89,7 @@ def compare(
         test,
         output,
         allocation,
+        temperature,
         head,
         limit,
         DensityOptions(dim, components, iterations, ridge),

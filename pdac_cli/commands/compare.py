@@ -38,7 +38,7 @@ class Line:
     mean_log_density: float
     radius: float
     accuracy: float | None
-    accuracy_std: float | None
+    accuracy_std: float | None  # None for a single run
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,9 @@ class CompareSummary:
         for line in self.lines:
             cells.append([line.method, f"{line.budget:,}", f"{line.runs}", f"{line.seconds:.2f}"])
             cells[-1] += [f"{line.coverage:.0%}", f"{line.mean_log_density:.2f}", f"{line.radius:.4g}"]
-            if line.accuracy is not None and line.accuracy_std is not None:
-                cells[-1] += [f"{100 * line.accuracy:.1f} ± {100 * line.accuracy_std:.1f}"]
+            if line.accuracy is not None:
+                spread = "" if line.accuracy_std is None else f" ± {100 * line.accuracy_std:.1f}"
+                cells[-1] += [f"{100 * line.accuracy:.1f}{spread:6}"]
         return "\n".join([head, table(cells), *(f"note: {note}" for note in self.notes)])
 
     def csv(self) -> str:
@@ -148,7 +149,7 @@ def _line(
         float(np.mean([m.mean_log_density for m in found])),
         float(np.mean([m.radius for m in found])),
         float(np.mean(accuracies)) if accuracies else None,
-        float(np.std(accuracies, ddof=1)) if len(accuracies) > 1 else (0.0 if accuracies else None),
+        float(np.std(accuracies, ddof=1)) if len(accuracies) > 1 else None,
     )
 
 
@@ -209,6 +210,7 @@ def _selection(options: CompareOptions, name: str, budget: int, seed: int) -> Se
         budget,
         method=name,
         allocation=options.allocation,
+        temperature=options.temperature,
         density=options.density,
         run=options.run,
         seed=seed,
