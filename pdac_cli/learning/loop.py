@@ -155,6 +155,7 @@ def learn(learner: Learner, tasks: Sequence[Task], memory: Memory, schedule: Sch
                 raise stopped(task, epoch)
         with progress.stage("selection"):
             memory.end_task(task, _timed(learner, progress))
+            learner.ranks.check_same(memory.rows())
         with progress.stage("evaluation"):
             progress.accuracy.append(accuracies(learner, tasks[: task.number]))
         progress.task, progress.epoch = task.number, 0

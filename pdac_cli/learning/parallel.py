@@ -62,6 +62,14 @@ class Ranks:
             out[rank :: self.world] = part
         return out
 
+    def check_same(self, rows: NDArray[Any]) -> None:
+        """Raise if the processes do not hold the same rows, which would be a bug of ours."""
+        if self.world > 1:
+            held: list[Any] = [None] * self.world
+            dist.all_gather_object(held, rows.tolist())
+            if any(other != held[0] for other in held):
+                raise RuntimeError("the processes hold different buffers")
+
     def summed(self, value: Tensor) -> Tensor:
         """Return the sum over the processes of a number that needs no gradient."""
         if self.world > 1:

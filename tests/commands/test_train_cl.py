@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import h5py
@@ -432,29 +431,37 @@ def test_a_killed_run_goes_on_to_the_same_end(pdac, images, tmp_path, setting, s
     assert not list((tmp_path / "cut").rglob("*.tmp"))
 
 
-RANKS = 2
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["features", "images"])
 @pytest.mark.parametrize("setting", ["offline", "online"])
 def test_two_processes_learn_as_one(pdac, request, tmp_path, kind, setting):
+    """Losses and buffers are those of one process with the joint batch; a run fails where its ranks' buffers differ."""
     data = request.getfixturevalue(kind)
-    small = ("--setting", setting, "--width", 2, "--budget", 20, "--batch", 31, "--no-flip", *SMALL)
-    assert (
-        pdac("train-cl", data, "-o", tmp_path / "one", *small, *(() if setting == "online" else ("--epochs", 2))).code
-        == 0
-    )
-    more = () if setting == "online" else ("--epochs", 2)
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS), "--master-port", "0",
-               "--standalone", "-m", "pdac_cli", "train-cl", data, "-o", tmp_path / "two", *small, *more]  # fmt: skip
+    epochs = () if setting == "online" else ("--epochs", 2)
+    small = ("--setting", setting, "--width", 2, "--budget", 20, "--batch", 31, *epochs, *SMALL)
+    assert pdac("train-cl", data, "-o", tmp_path / "one", *small).code == 0
+    launcher = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--standalone",
+        "-m",
+        "pdac_cli",
+    ]
+    command = [*launcher, "train-cl", data, "-o", tmp_path / "two", *small]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    started = time.monotonic()
     found = subprocess.run([*map(str, command)], env=environment, capture_output=True, text=True, timeout=300)
     assert found.returncode == 0, found.stderr[-2000:]
-    assert time.monotonic() - started < 300
     for method in {"offline": ("pdac", "uniform"), "online": ("spdac", "er")}[setting]:
         one, two = result(tmp_path / "one", method), result(tmp_path / "two", method)
-        tolerance = 1e-6 if kind == "features" else 2e-2
         assert np.allclose(one["losses"][0][:1], two["losses"][0][:1], rtol=1e-5)
-        assert np.allclose(one["losses"], two["losses"], rtol=tolerance)
+        assert np.allclose(one["losses"], two["losses"], rtol=1e-6 if kind == "features" else 2e-2)
+        # A network's rounding grows from step to step; features of a file stay as they are.
+        if kind == "features" or method in ("uniform", "er"):
+            rows = [
+                read_index(tmp_path / name / method / "seed-0" / "buffer-2.json").row.tolist()
+                for name in ("one", "two")
+            ]
+            assert rows[0] == rows[1]
