@@ -17,7 +17,7 @@ from pdac_cli.commands.train_cl_report import SeedResult, TrainSummary, results_
 from pdac_cli.console import Console
 from pdac_cli.engine.resources import one_blas_thread
 from pdac_cli.engine.source import Tick
-from pdac_cli.errors import Stopped
+from pdac_cli.errors import DataError, Stopped
 from pdac_cli.files.runs import RunFolder, SeedFolder, last_name, new_name, open_run
 from pdac_cli.learning.checkpoints import Checkpoint
 from pdac_cli.learning.devices import choose_device
@@ -31,6 +31,7 @@ from pdac_cli.options import InputOptions, SelectOptions, Setting, StreamMethod,
 from pdac_cli.options import StreamDensityOptions as StreamDensity
 
 _RUNS = Path("runs")
+_FEWEST_IMAGES = 2  # of a task
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,8 @@ def _seed(experiment: Experiment, method: str, seed: int, folder: RunFolder, tic
     labels = order_classes(samples.labels, options.class_order, seed)
     y, y_test = samples.y.cpu().numpy(), samples.y_test.cpu().numpy()
     tasks = split_tasks(y, y_test, labels, options.tasks, options.imbalance, seed)
+    if samples.how is not None and min(len(task.train) for task in tasks) < _FEWEST_IMAGES:
+        raise DataError("a task has a single training image; expected two or more, for a batch to have a variance")
     learner = _learner(experiment, seed)
     memory = _memory(experiment, method, seed, tasks, place)
     checkpoint = ranks.shared(place.checkpoint())

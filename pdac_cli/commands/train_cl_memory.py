@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -11,10 +11,10 @@ import numpy as np
 
 from pdac_cli.commands.choose import choose
 from pdac_cli.commands.fit import device_of, fit_model, grouped_rows
+from pdac_cli.commands.train_cl_source import TaskSource
 from pdac_cli.console import Console
 from pdac_cli.density.blocks import Array
 from pdac_cli.density.model import Scorer
-from pdac_cli.engine.arrays import ArrayChunk
 from pdac_cli.engine.packing import pack, unpack
 from pdac_cli.engine.source import count_classes, make_plan
 from pdac_cli.engine.streaming import Stream
@@ -46,42 +46,6 @@ class SpeakingMemory(Memory, Protocol):
     """A memory, with the warnings made on its way."""
 
     console: Silent
-
-
-@dataclass(frozen=True)
-class TaskSource:
-    """The rows of one task, by their numbers in the data; see `engine.source.Source`."""
-
-    ids: Array  # (m,) ascending
-    h: Array  # (m, D)
-    y: Array  # (m,)
-    logits: Array  # (m, K), column k is that of label k
-    n: int  # rows of the data
-    fingerprint: str
-    files: tuple[str, ...]
-    label_names: tuple[str, ...] | None
-    has_logits: bool = True
-
-    @property
-    def dim(self) -> int:
-        """The number of features D."""
-        return int(self.h.shape[1])
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """What the rows are stored as."""
-        return self.h.dtype
-
-    def chunks(self, rows: int, *, logits: bool = False) -> Iterator[ArrayChunk]:
-        """Yield the rows, `rows` at a time."""
-        for at in range(0, len(self.ids), rows):
-            part = slice(at, at + rows)
-            yield ArrayChunk(self.ids[part], self.h[part], self.y[part], self.logits[part] if logits else None)
-
-    def label_chunks(self, rows: int) -> Iterator[tuple[Array, Array]]:
-        """Yield ids and labels."""
-        for chunk in self.chunks(rows):
-            yield chunk.ids, chunk.y
 
 
 @dataclass
