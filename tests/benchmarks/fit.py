@@ -32,6 +32,7 @@ from pdac_cli.engine.arrays import ArraySource
 from pdac_cli.engine.grouping import grouped
 from pdac_cli.engine.source import count_classes, make_plan
 from pdac_cli.options import DensityOptions, InputOptions, RunOptions
+from tests.processes import measured
 
 DIM = 512
 ROOT = Path(__file__).parent.parent.parent
@@ -135,12 +136,7 @@ def fit_file(path: Path, memory: str) -> tuple[float, int]:
     """Run the command in a process of its own; return its seconds and its peak memory in bytes."""
     out = path.with_suffix(".model")
     command = [sys.executable, "-m", "pdac_cli", "fit", str(path), "-o", str(out), "--memory", memory, "--force", "-q"]
-    start = time.perf_counter()
-    pid = os.posix_spawn(sys.executable, command, os.environ)
-    _, status, usage = os.wait4(pid, 0)
-    if status:
-        raise SystemExit(f"pdac fit failed with status {status}")
-    return time.perf_counter() - start, usage.ru_maxrss * 1024
+    return measured(command)
 
 
 def imagenet(folder: Path) -> Line:

@@ -1,6 +1,5 @@
 """What is said before long work, and that its bounds hold."""
 
-import os
 import re
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import pytest
 
 from pdac_cli.commands import fit as fit_command
 from tests.conftest import SAMPLE
+from tests.processes import measured
 
 
 def test_the_plan_is_told_before_long_work_only(pdac, tmp_path, monkeypatch):
@@ -52,10 +52,7 @@ def test_memory_stays_within_its_bound_and_changes_nothing(tmp_path):
     def run(name, *extra):
         out = tmp_path / name
         command = [sys.executable, "-m", "pdac_cli", "select", str(path), "--budget", "500", "-o", str(out), "-q"]
-        pid = os.posix_spawn(sys.executable, [*command, "--iterations", "3", *extra], os.environ)
-        _, status, usage = os.wait4(pid, 0)
-        assert status == 0
-        return usage.ru_maxrss * 1024
+        return measured([*command, "--iterations", "3", *extra])[1]
 
     run("free.json")
     peak = run("bounded.json", "--memory", "96M")

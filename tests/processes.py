@@ -1,0 +1,24 @@
+"""Running a command in a process of its own and measuring it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+# A process starts with the peak of the one that started it, so a small one stands between.
+_BETWEEN = """
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[1:]).returncode
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+sys.exit(code)
+"""
+
+
+def measured(command: Sequence[str]) -> tuple[float, int]:
+    """Run a command that prints nothing; return its seconds and its peak memory in bytes."""
+    start = time.perf_counter()
+    between = [sys.executable, "-S", "-c", _BETWEEN, *command]
+    result = subprocess.run(between, stdout=subprocess.PIPE, text=True, check=True)
+    return time.perf_counter() - start, int(result.stdout) * 1024
