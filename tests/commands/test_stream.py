@@ -463,14 +463,15 @@ def test_bad_rows_are_left_out_or_refused(pdac, tmp_path):
     assert "all are kept" in result.err
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows(tmp_path):
     peaks = []
-    for n in (10_000, 40_000):
+    for n in (50_000, 100_000):  # both many times what is read at once
         path = tmp_path / f"{n}.h5"
         with h5py.File(path, "w") as file:
-            rows = np.random.default_rng(0).standard_normal((n, 128), dtype="f4")
-            file.create_dataset("features", data=rows, chunks=(1000, 128))
+            rows = np.random.default_rng(0).standard_normal((n, 512), dtype="f4")
+            file.create_dataset("features", data=rows, chunks=(1000, 512))
             file["labels"] = np.arange(n) % 10
         arguments = ["stream", "--budget", "100", str(path), "-o", str(tmp_path / f"{n}.json"), "-q"]
         peaks.append(measured([sys.executable, "-m", "pdac_cli", *arguments])[1])
-    assert peaks[1] - peaks[0] < 8_000_000  # the larger file has 15 MB more
+    assert peaks[1] - peaks[0] < 16_000_000  # the larger file has 102 MB more
