@@ -25,7 +25,9 @@ from pdac_cli.learning.loop import Memory, Outputs
 from pdac_cli.learning.samples import Samples
 from pdac_cli.learning.tasks import Task
 from pdac_cli.options import SelectOptions, StreamMethod, StreamOptions
+from pdac_cli.selection.gradients import residuals
 from pdac_cli.selection.methods import method_named
+from pdac_cli.selection.rows import Reference
 
 _BLIND = ("uniform",)  # methods that look at no row
 _IMPOSSIBLE = -1e9  # logit of a label that no row has
@@ -102,8 +104,9 @@ class ChosenMemory(_Kept):
                 self._fit(source, task.number)
             before = self._rescored(outputs)
             options = replace(options, model=self.folder.model(task.number) if self.first else None)
+        reference = self._reference(outputs) if method.uses_stored and self.index is not None else None
         # The others would choose the same; but for a network whose last bits differ from machine to machine.
-        chosen = choose(source, before, options, self.console).index if self.first else None
+        chosen = choose(source, before, options, self.console, reference).index if self.first else None
         self._set(self.shared(chosen))
         if self.first and self.index is not None:
             write_index(self.index, self.folder.buffer(task.number), force=True)
@@ -125,14 +128,24 @@ class ChosenMemory(_Kept):
         if self.options.method in _BLIND:
             h, logits = np.zeros((len(task.train), 1), np.float32), np.zeros((len(task.train), 1), np.float32)
         else:
-            h, found = outputs(task.train)
-            logits = np.full((len(h), int(self.samples.labels[-1]) + 1), _IMPOSSIBLE, np.float32)
-            logits[:, self.samples.labels] = found
+            h, logits = self._outputs(task.train, outputs)
         origin = self.samples.origin
         return TaskSource(
             origin.rows[task.train], h, self.labels(task.train), logits, origin.total, self.fingerprint(task),
             origin.files, self.samples.label_names,
         )  # fmt: skip
+
+    def _outputs(self, rows: Array, outputs: Outputs) -> tuple[Array, Array]:
+        """Return features and logits of training samples, a column for every label: (m,) -> (m, D), (m, K)."""
+        h, found = outputs(rows)
+        logits = np.full((len(h), int(self.samples.labels[-1]) + 1), _IMPOSSIBLE, np.float32)
+        logits[:, self.samples.labels] = found
+        return h, logits
+
+    def _reference(self, outputs: Outputs) -> Reference:
+        """Return the stored rows as the network has them now, for the methods that compare new rows with them."""
+        h, logits = self._outputs(self._rows, outputs)
+        return Reference(h.astype(np.float64), residuals(logits, self.labels(self._rows)))
 
     def _fit(self, source: TaskSource, task: int) -> None:
         """Fit and store the densities of the task's classes."""
