@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from types import FrameType
 
 import numpy as np
 
 from pdac_cli.commands.extract_plan import Job, open_job
+from pdac_cli.commands.stopping import stop_requests
 from pdac_cli.console import Console, facts, size_text
 from pdac_cli.errors import DataError, Stopped, StorageError
 from pdac_cli.files.atomic import free_space
@@ -62,7 +61,7 @@ class ExtractSummary:
 def run(options: ExtractOptions) -> ExtractSummary:
     """Run the network over the images and write features, labels, logits and ids."""
     console = Console.of(options.run)
-    with ExitStack() as stack, _stop_requests() as stopping:
+    with ExitStack() as stack, stop_requests((signal.SIGTERM,)) as stopping:
         job = open_job(options, stack, console)
         _check_space(options, job)
         start, stop = job.place.start, job.place.stop
@@ -90,24 +89,6 @@ def run(options: ExtractOptions) -> ExtractSummary:
         [{"path": bad.name, "reason": bad.reason} for bad in skipped],
         console.warnings,
     )
-
-
-@contextmanager
-def _stop_requests() -> Iterator[Callable[[], bool]]:
-    """Within the block, SIGTERM asks for an early end that loses nothing; yields whether it has."""
-    asked = threading.Event()
-
-    def ask(_signal: int, _frame: FrameType | None) -> None:
-        asked.set()
-
-    if threading.current_thread() is not threading.main_thread():
-        yield asked.is_set
-        return
-    former = signal.signal(signal.SIGTERM, ask)
-    try:
-        yield asked.is_set
-    finally:
-        signal.signal(signal.SIGTERM, former)
 
 
 def _extract(job: Job, parts: Parts, options: ExtractOptions, console: Console, stopping: Callable[[], bool]) -> float:

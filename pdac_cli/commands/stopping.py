@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
 
 @contextmanager
-def stop_requests() -> Iterator[Callable[[], bool]]:
-    """Within the block, SIGTERM and SIGINT ask for an end that loses nothing; yields whether they have."""
+def stop_requests(signals: Sequence[signal.Signals] = SIGNALS) -> Iterator[Callable[[], bool]]:
+    """Within the block, these signals ask for an end that loses nothing; yields whether they have."""
     asked = threading.Event()
 
     def ask(_signal: int, _frame: FrameType | None) -> None:
@@ -20,7 +22,7 @@ def stop_requests() -> Iterator[Callable[[], bool]]:
     if threading.current_thread() is not threading.main_thread():
         yield asked.is_set
         return
-    former = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    former = {number: signal.signal(number, ask) for number in signals}
     try:
         yield asked.is_set
     finally:

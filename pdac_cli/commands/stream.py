@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 
 import numpy as np
 
+from pdac_cli.commands.stopping import SIGNALS, stop_requests
 from pdac_cli.commands.stream_inputs import note_seen, plan_legs
 from pdac_cli.commands.stream_report import Reporter, mean_log_density
 from pdac_cli.commands.stream_run import Run, begin, outcome_options
@@ -86,7 +82,7 @@ def run(options: StreamOptions) -> StreamSummary:
         note_seen(names, legs, console)
         before = running.stream.reservoir.seen
         report = Reporter(options, running.stream, resumed)
-        with _stop_requests(options.state is not None) as stopping:
+        with stop_requests(SIGNALS if options.state is not None else ()) as stopping:
             with report.line():
                 running.travel(legs, report, stopping)
             seconds = report.seconds
@@ -129,25 +125,6 @@ def _look(options: StreamOptions, resumed: bool, console: Console) -> tuple[tupl
     if options.method is StreamMethod.SPDAC and options.density.dim > features:
         raise UsageError(f"--dim is {options.density.dim}, the data has {features} features; expected at most as many")
     return names, features
-
-
-@contextmanager
-def _stop_requests(resumable: bool) -> Iterator[Callable[[], bool]]:
-    """Within the block, SIGTERM and SIGINT ask for an end that loses nothing, where a state file can keep it."""
-    asked = threading.Event()
-
-    def ask(_signal: int, _frame: FrameType | None) -> None:
-        asked.set()
-
-    if not resumable or threading.current_thread() is not threading.main_thread():
-        yield asked.is_set
-        return
-    former = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked.is_set
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
 
 
 def _warn(running: Run, options: StreamOptions, console: Console) -> None:

@@ -337,7 +337,7 @@ def test_a_file_changed_in_the_middle_of_it_is_refused(pdac, tmp_path, feature_f
     path = feature_file(n=600)
     arguments = ("stream", "--budget", 30, path, "-o", tmp_path / "b.json", "--state", tmp_path / "s.h5")
     checks = iter([False] * 4 + [True] * 100)
-    monkeypatch.setattr("pdac_cli.commands.stream._stop_requests", _asks(checks))
+    monkeypatch.setattr("pdac_cli.commands.stream.stop_requests", _asks(checks))
     stopped = pdac(*arguments)
     assert stopped.code == 6
     assert "stopped after 160 rows" in stopped.err
