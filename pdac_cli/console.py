@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from pdac_cli.options import RunOptions
+from pdac_cli.options.shared import RunOptions
 
 
 @dataclass

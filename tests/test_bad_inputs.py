@@ -40,7 +40,9 @@ from pdac_cli.engine import scratch
 from pdac_cli.files import atomic, hdf5
 from pdac_cli.files.featureset import FeatureSet
 from pdac_cli.files.index import read_index
-from pdac_cli.options import DensityOptions, FitOptions, InputOptions, RunOptions, SelectOptions
+from pdac_cli.options.fit import FitOptions
+from pdac_cli.options.select import SelectOptions
+from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions
 from tests.files.test_bad_features import (
     FILES,
     H,

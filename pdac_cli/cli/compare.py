@@ -30,7 +30,9 @@ from pdac_cli.cli.shared import (
     report,
 )
 from pdac_cli.errors import UsageError
-from pdac_cli.options import Allocation, CompareOptions, DensityOptions, InputOptions, RunOptions
+from pdac_cli.options.compare import CompareOptions
+from pdac_cli.options.select import Allocation
+from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions
 from pdac_cli.selection.names import ABOUT
 
 

@@ -16,7 +16,8 @@ from pdac_cli.cli.shared import (
     Verbose,
     report,
 )
-from pdac_cli.options import Amp, ExtractOptions, PreprocessingOptions, RunOptions, Split, StoredType
+from pdac_cli.options.extract import Amp, ExtractOptions, PreprocessingOptions, Split, StoredType
+from pdac_cli.options.shared import RunOptions
 
 
 def extract(

@@ -32,7 +32,8 @@ from pdac_cli.cli.shared import (
     parse_bytes,
     report,
 )
-from pdac_cli.options import DensityOptions, FitOptions, InputOptions, RunOptions
+from pdac_cli.options.fit import FitOptions
+from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions
 
 
 def fit(

@@ -14,7 +14,8 @@ from pdac_cli.cli.shared import (
     Verbose,
     report,
 )
-from pdac_cli.options import MergeOptions, RunOptions
+from pdac_cli.options.extract import MergeOptions
+from pdac_cli.options.shared import RunOptions
 
 
 def merge(

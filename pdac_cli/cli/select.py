@@ -32,7 +32,8 @@ from pdac_cli.cli.shared import (
     parse_bytes,
     report,
 )
-from pdac_cli.options import Allocation, DensityOptions, Eviction, InputOptions, RunOptions, SelectOptions
+from pdac_cli.options.select import Allocation, Eviction, SelectOptions
+from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions
 from pdac_cli.selection.names import method_lines
 
 

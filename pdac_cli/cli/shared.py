@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from pdac_cli.errors import UsageError
-from pdac_cli.options import RunOptions, Solver
+from pdac_cli.options.shared import RunOptions, Solver
 
 Files = Annotated[
     list[str], typer.Argument(metavar="FEATS...", help="Feature files (HDF5, npz, npy) or a quoted glob.")

@@ -24,10 +24,9 @@ from pdac_cli.cli.shared import (
     Verbose,
     report,
 )
-from pdac_cli.options import (
+from pdac_cli.options.shared import InputOptions, RunOptions
+from pdac_cli.options.stream import (
     Acceptance,
-    InputOptions,
-    RunOptions,
     StreamAllocation,
     StreamDensityOptions,
     StreamMethod,

@@ -22,18 +22,11 @@ from pdac_cli.cli.shared import (
     Verbose,
 )
 from pdac_cli.errors import UsageError
-from pdac_cli.options import (
-    Acceptance,
-    Allocation,
-    Amp,
-    DensityOptions,
-    Eviction,
-    LearningOptions,
-    Preset,
-    RunOptions,
-    Setting,
-    TrainOptions,
-)
+from pdac_cli.options.extract import Amp
+from pdac_cli.options.select import Allocation, Eviction
+from pdac_cli.options.shared import DensityOptions, RunOptions
+from pdac_cli.options.stream import Acceptance
+from pdac_cli.options.train_cl import LearningOptions, Preset, Setting, TrainOptions
 
 
 def train_cl(

@@ -10,7 +10,7 @@ import numpy as np
 
 from pdac_cli.errors import DataError, UsageError
 from pdac_cli.files.index import Index
-from pdac_cli.options import Allocation, SelectOptions
+from pdac_cli.options.select import Allocation, SelectOptions
 from pdac_cli.selection.budget import Array, task_budgets
 from pdac_cli.selection.eviction import Evict, keep_after_eviction, keep_beginning
 

@@ -20,7 +20,7 @@ from pdac_cli.errors import DataError
 from pdac_cli.files import index as index_files
 from pdac_cli.files.index import Index
 from pdac_cli.files.model import check_fits, read_model
-from pdac_cli.options import Allocation, SelectOptions
+from pdac_cli.options.select import Allocation, SelectOptions
 from pdac_cli.selection.methods import Answer, Method, Offer, Request, method_named
 from pdac_cli.selection.rows import Reference
 

@@ -21,7 +21,8 @@ from pdac_cli.engine.source import Classes, count_classes, make_plan
 from pdac_cli.errors import DataError, UsageError
 from pdac_cli.files.atomic import check_output, write_bytes
 from pdac_cli.files.features import FeatureSet
-from pdac_cli.options import Allocation, CompareOptions, SelectOptions
+from pdac_cli.options.compare import CompareOptions
+from pdac_cli.options.select import Allocation, SelectOptions
 from pdac_cli.selection.methods import METHODS, Size, method_named
 
 

@@ -20,7 +20,7 @@ from pdac_cli.files.parts import Columns, Parts, open_parts
 from pdac_cli.files.shards import write_blocks
 from pdac_cli.learning.extraction import Batch
 from pdac_cli.learning.images import Bad
-from pdac_cli.options import ExtractOptions
+from pdac_cli.options.extract import ExtractOptions
 
 _PART_SECONDS = 20.0  # the most work that a kill can undo
 _PART_BYTES = 1 << 26

@@ -27,7 +27,7 @@ from pdac_cli.learning.images import ArrayImages, Images, encoded
 from pdac_cli.learning.networks import Built, build_network
 from pdac_cli.learning.preprocessing import CONVENTIONS, Convention, Preprocessing, own_size, settle
 from pdac_cli.learning.weights import published
-from pdac_cli.options import ExtractOptions
+from pdac_cli.options.extract import ExtractOptions
 
 FORMAT = "pdac-extract 1"
 ARRAYS = "arrays"  # image arrays follow no convention of preprocessing

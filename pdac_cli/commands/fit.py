@@ -19,7 +19,8 @@ from pdac_cli.engine.source import Classes, Plan, Source, count_classes, make_pl
 from pdac_cli.errors import UsageError
 from pdac_cli.files.atomic import check_output
 from pdac_cli.files.model import StoredModel, write_model
-from pdac_cli.options import DensityOptions, FitOptions, RunOptions
+from pdac_cli.options.fit import FitOptions
+from pdac_cli.options.shared import DensityOptions, RunOptions
 
 
 @dataclass(frozen=True)

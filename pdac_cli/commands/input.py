@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pdac_cli.console import Console
 from pdac_cli.files.features import FeatureSet, open_features
-from pdac_cli.options import InputOptions
+from pdac_cli.options.shared import InputOptions
 
 
 def open_input(options: InputOptions, console: Console) -> FeatureSet:

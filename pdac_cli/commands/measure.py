@@ -14,7 +14,7 @@ from pdac_cli.commands.offering import NamedSource, OfferedRows
 from pdac_cli.console import Console
 from pdac_cli.density.blocks import Array
 from pdac_cli.engine.source import Classes
-from pdac_cli.options import SelectOptions
+from pdac_cli.options.select import SelectOptions
 from pdac_cli.selection.rows import Pool, gather
 
 _TEST_ROWS = 4096  # whose logits are computed at once

@@ -10,7 +10,7 @@ from pdac_cli.errors import UsageError
 from pdac_cli.files.atomic import check_output
 from pdac_cli.files.links import write_linked
 from pdac_cli.files.shards import open_shards, write_merged
-from pdac_cli.options import MergeOptions
+from pdac_cli.options.extract import MergeOptions
 
 
 @dataclass(frozen=True)

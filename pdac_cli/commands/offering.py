@@ -18,7 +18,7 @@ from pdac_cli.engine.grouping import GroupedRows
 from pdac_cli.engine.resources import one_blas_thread
 from pdac_cli.engine.source import Chunk, Classes, Plan, Source, make_plan
 from pdac_cli.errors import DataError
-from pdac_cli.options import InputOptions, RunOptions
+from pdac_cli.options.shared import InputOptions, RunOptions
 from pdac_cli.selection.rows import Offer, Pool, blocks
 
 T = TypeVar("T")

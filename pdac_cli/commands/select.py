@@ -12,7 +12,7 @@ from pdac_cli.commands.input import open_input, tell_left_out
 from pdac_cli.console import Console, table
 from pdac_cli.files.atomic import check_output
 from pdac_cli.files.index import format_text, index_suffix, read_index, write_index
-from pdac_cli.options import SelectOptions
+from pdac_cli.options.select import SelectOptions
 from pdac_cli.selection.methods import method_named
 
 

@@ -13,7 +13,8 @@ from pdac_cli.density.blocks import Array
 from pdac_cli.errors import DataError
 from pdac_cli.files.features import Chunk, open_features
 from pdac_cli.files.index import Index, Source
-from pdac_cli.options import InputOptions, SelectOptions
+from pdac_cli.options.select import SelectOptions
+from pdac_cli.options.shared import InputOptions
 from pdac_cli.selection.gradients import residuals
 from pdac_cli.selection.rows import Reference
 

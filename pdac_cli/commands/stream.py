@@ -21,7 +21,7 @@ from pdac_cli.files.features import open_features
 from pdac_cli.files.follow import features_when_there
 from pdac_cli.files.index import Index, Source, index_suffix, write_index
 from pdac_cli.files.model import StoredModel, write_model
-from pdac_cli.options import StreamMethod, StreamOptions
+from pdac_cli.options.stream import StreamMethod, StreamOptions
 
 
 @dataclass(frozen=True)

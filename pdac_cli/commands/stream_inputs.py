@@ -14,7 +14,7 @@ from pdac_cli.errors import DataError
 from pdac_cli.files.features import FeatureSet, open_features
 from pdac_cli.files.follow import growing_rows, open_first_rows
 from pdac_cli.files.state import Place
-from pdac_cli.options import InputOptions
+from pdac_cli.options.shared import InputOptions
 
 _READ_BYTES = 1 << 24  # of features read at once
 

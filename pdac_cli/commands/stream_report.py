@@ -11,7 +11,7 @@ import numpy as np
 
 from pdac_cli.engine.streaming import Stream
 from pdac_cli.files.trace import TraceFile
-from pdac_cli.options import StreamOptions
+from pdac_cli.options.stream import StreamOptions
 
 _TRACE_BATCHES = 8
 _COLUMNS = (

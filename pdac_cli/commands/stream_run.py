@@ -19,7 +19,7 @@ from pdac_cli.files.features import FeatureSet, open_features
 from pdac_cli.files.follow import POLL_SECONDS, growing_rows, is_complete, open_first_rows
 from pdac_cli.files.kept import Option
 from pdac_cli.files.state import Place, State, check_options, damaged, read_state, write_state
-from pdac_cli.options import StreamOptions
+from pdac_cli.options.stream import StreamOptions
 
 _SAVE_ROWS = 4096  # at least, from one state file to the next
 _SAVE_SHARE = 0.5  # of the bytes read may go into state files

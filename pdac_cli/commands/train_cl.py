@@ -27,8 +27,11 @@ from pdac_cli.learning.loop import Progress, Schedule, learn, unpacked
 from pdac_cli.learning.parallel import Ranks, joined_ranks, local_device
 from pdac_cli.learning.samples import Samples
 from pdac_cli.learning.tasks import Task, order_classes, split_tasks
-from pdac_cli.options import InputOptions, SelectOptions, Setting, StreamMethod, StreamOptions, TrainOptions
-from pdac_cli.options import StreamDensityOptions as StreamDensity
+from pdac_cli.options.select import SelectOptions
+from pdac_cli.options.shared import InputOptions
+from pdac_cli.options.stream import StreamDensityOptions as StreamDensity
+from pdac_cli.options.stream import StreamMethod, StreamOptions
+from pdac_cli.options.train_cl import Setting, TrainOptions
 
 _RUNS = Path("runs")
 _FEWEST_IMAGES = 2  # of a task

@@ -19,7 +19,9 @@ from pdac_cli.learning.checkpoints import Checkpoint, load_checkpoint
 from pdac_cli.learning.datasets import open_dataset, open_folder, scheme_of
 from pdac_cli.learning.images import ArrayImages, Images, encoded
 from pdac_cli.learning.samples import Loaded, Samples, join, load_features, load_images, preprocessing_of
-from pdac_cli.options import InputOptions, Split, TrainOptions
+from pdac_cli.options.extract import Split
+from pdac_cli.options.shared import InputOptions
+from pdac_cli.options.train_cl import TrainOptions
 
 _CHUNK_ROWS = 1 << 14
 _ARRAYS = "arrays"

@@ -24,7 +24,8 @@ from pdac_cli.files.runs import SeedFolder
 from pdac_cli.learning.loop import Memory, Outputs
 from pdac_cli.learning.samples import Samples
 from pdac_cli.learning.tasks import Task
-from pdac_cli.options import SelectOptions, StreamMethod, StreamOptions
+from pdac_cli.options.select import SelectOptions
+from pdac_cli.options.stream import StreamMethod, StreamOptions
 from pdac_cli.selection.gradients import residuals
 from pdac_cli.selection.methods import method_named
 from pdac_cli.selection.rows import Reference

@@ -12,7 +12,8 @@ from pdac_cli.learning.backbones import describe_state
 from pdac_cli.learning.checkpoints import Checkpoint
 from pdac_cli.learning.devices import torch_version
 from pdac_cli.learning.samples import Samples
-from pdac_cli.options import PRESET_TASKS, Setting, StreamMethod, TrainOptions
+from pdac_cli.options.stream import StreamMethod
+from pdac_cli.options.train_cl import PRESET_TASKS, Setting, TrainOptions
 from pdac_cli.selection.methods import method_named
 
 OFFLINE_METHODS = ("pdac", "uniform")  # compared when no method is given

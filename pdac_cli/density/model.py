@@ -22,7 +22,7 @@ from pdac_cli.density.mixture import (
     start,
 )
 from pdac_cli.density.projection import Projection, fit_projection, project, project_centred
-from pdac_cli.options import DensityOptions
+from pdac_cli.options.shared import DensityOptions
 from pdac_cli.rng import Purpose, row_uniforms
 
 

@@ -10,7 +10,8 @@ from scipy.linalg.blas import dsymm, dsyrk
 
 from pdac_cli.density.blocks import Array
 from pdac_cli.density.projection import top_eigenvectors
-from pdac_cli.options import Solver, StreamSolver
+from pdac_cli.options.shared import Solver
+from pdac_cli.options.stream import StreamSolver
 
 GUARD = 10  # directions followed beyond the wanted ones: the error falls by λ_{d+GUARD+1}/λ_d a step, not λ_{d+1}/λ_d
 _DENSE = 96  # up to this size LAPACK's full decomposition is as fast as a subspace step

@@ -12,7 +12,7 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from pdac_cli.density.blocks import ROWS, SEGMENT_ROWS, Array, ClassRows, block_count, segments, work_dtype
 from pdac_cli.density.device import NUMPY, Device
-from pdac_cli.options import Solver
+from pdac_cli.options.shared import Solver
 
 _DENSE = 96  # below this size LAPACK's full decomposition is as fast as Lanczos
 _KEEP = 1 << 25  # numbers: a class up to this size is read once and kept, a larger one is read on every pass

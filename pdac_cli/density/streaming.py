@@ -20,7 +20,7 @@ from pdac_cli.density.mixture import Mixtures, cholesky, coefficients, e_step, q
 from pdac_cli.density.model import Model, initial_rows
 from pdac_cli.density.moments import GUARD, DenseMoments, Moments, SketchMoments
 from pdac_cli.density.projection import fix_signs
-from pdac_cli.options import StreamDensityOptions, StreamSolver
+from pdac_cli.options.stream import StreamDensityOptions, StreamSolver
 
 
 @dataclass(frozen=True)

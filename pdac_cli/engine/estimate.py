@@ -13,7 +13,7 @@ from pdac_cli.density.device import Device
 from pdac_cli.density.model import fit_classes
 from pdac_cli.engine.resources import one_blas_thread
 from pdac_cli.engine.source import Classes, Plan, Source
-from pdac_cli.options import DensityOptions
+from pdac_cli.options.shared import DensityOptions
 
 WORTH_ESTIMATING = 1 << 26  # numbers in the data: below this a fit takes about as long as the estimate
 

@@ -15,7 +15,7 @@ from pdac_cli.engine.grouping import GroupedRows
 from pdac_cli.engine.resources import one_blas_thread
 from pdac_cli.engine.scratch import allocator
 from pdac_cli.engine.source import Plan, Tick, ignore
-from pdac_cli.options import DensityOptions
+from pdac_cli.options.shared import DensityOptions
 
 _GROUP_ROWS = 4 * SEGMENT_ROWS  # classes are worked on together up to this many rows: enough to hide Python's part
 

@@ -11,7 +11,7 @@ from pdac_cli.density.mixture import Mixtures, coefficients
 from pdac_cli.density.moments import DenseMoments, SketchMoments
 from pdac_cli.density.streaming import Fitted, StreamedClass, new_class
 from pdac_cli.engine.streaming import Stream
-from pdac_cli.options import StreamOptions
+from pdac_cli.options.stream import StreamOptions
 from pdac_cli.selection.reservoir import COLUMNS, Reservoir
 
 Arrays = dict[str, Array]

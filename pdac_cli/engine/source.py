@@ -11,7 +11,7 @@ import numpy as np
 from pdac_cli.density.blocks import Array, work_dtype
 from pdac_cli.engine.resources import default_jobs, default_memory
 from pdac_cli.errors import DataError
-from pdac_cli.options import InputOptions, RunOptions
+from pdac_cli.options.shared import InputOptions, RunOptions
 
 _LABEL_ROWS = 1 << 20
 Tick = Callable[[int], None]  # told of rows done

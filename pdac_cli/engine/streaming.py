@@ -9,7 +9,7 @@ import numpy as np
 
 from pdac_cli.density.blocks import Array
 from pdac_cli.density.streaming import StreamedClass, add_rows, new_class, score
-from pdac_cli.options import StreamAllocation, StreamMethod, StreamOptions
+from pdac_cli.options.stream import StreamAllocation, StreamMethod, StreamOptions
 from pdac_cli.selection.reservoir import Reservoir, latest, relative_to_batch, relative_to_latest
 
 Groups = list[tuple[int, Array]]  # each label of a batch and the positions of its rows

@@ -16,7 +16,7 @@ from pdac_cli.files.keys import Keys, find_keys
 from pdac_cli.files.labels import LabelColumn, read_names
 from pdac_cli.files.messages import quote, shape_text
 from pdac_cli.files.values import float_dtype
-from pdac_cli.options import InputOptions
+from pdac_cli.options.shared import InputOptions
 
 __all__ = ["Chunk", "FeatureSet", "open_features"]
 

@@ -18,7 +18,7 @@ from pdac_cli.files.arrays import RowArray, take
 from pdac_cli.files.labels import LabelColumn, find_coding, row_text
 from pdac_cli.files.messages import quote
 from pdac_cli.files.values import fingerprint_of, fingerprint_rows, float_dtype, nonfinite_rows
-from pdac_cli.options import InputOptions
+from pdac_cli.options.shared import InputOptions
 
 Ids = NDArray[np.int64]
 

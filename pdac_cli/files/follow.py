@@ -22,7 +22,7 @@ from pdac_cli.files.features import FeatureSet, open_features
 from pdac_cli.files.hdf5 import describe_datasets, list_datasets, open_hdf5
 from pdac_cli.files.keys import find_keys
 from pdac_cli.files.messages import reading
-from pdac_cli.options import InputOptions
+from pdac_cli.options.shared import InputOptions
 
 POLL_SECONDS = 0.1
 

@@ -16,7 +16,7 @@ from pdac_cli.files.arrays import take
 from pdac_cli.files.containers import Container, open_container
 from pdac_cli.files.keys import LABEL_NAMES
 from pdac_cli.files.labels import LabelColumn, find_coding, read_names
-from pdac_cli.options import Split
+from pdac_cli.options.extract import Split
 
 IMAGE_NAMES = ("images", "image", "data", "x", "X")
 _SPLIT_VALUES: dict[Split, tuple[Any, ...]] = {Split.TRAIN: (0, "train"), Split.TEST: (1, "test")}

@@ -19,7 +19,7 @@ from torchvision import datasets
 from pdac_cli.errors import DataError
 from pdac_cli.learning.downloads import NETWORK_ERRORS, unreachable
 from pdac_cli.learning.images import ArrayImages, encoded
-from pdac_cli.options import Split
+from pdac_cli.options.extract import Split
 
 _PIXELS = 3 * 32 * 32
 

@@ -12,7 +12,7 @@ from pdac_cli.errors import DataError
 from pdac_cli.learning.cifar import open_cifar
 from pdac_cli.learning.downloads import fetched
 from pdac_cli.learning.images import FileImages, Images
-from pdac_cli.options import Split
+from pdac_cli.options.extract import Split
 
 _PARTS = {Split.TRAIN: ("train", "training"), Split.TEST: ("test", "val", "valid", "validation")}
 _PART_NAMES = {name for names in _PARTS.values() for name in names}

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import torch
 
 from pdac_cli.errors import ModelError, StorageError, UsageError
-from pdac_cli.options import Amp
+from pdac_cli.options.extract import Amp
 
 _TYPES = {Amp.BF16: torch.bfloat16, Amp.FP16: torch.float16}
 

@@ -23,7 +23,7 @@ from pdac_cli.learning.devices import autocast, device_errors
 from pdac_cli.learning.images import Bad, Images, Loaded, Size
 from pdac_cli.learning.networks import FeatureNetwork
 from pdac_cli.learning.preprocessing import Preprocessing
-from pdac_cli.options import Amp, StoredType
+from pdac_cli.options.extract import Amp, StoredType
 
 _AHEAD = 2  # batches decoded beyond one per worker, so that the network does not wait while workers finish together
 

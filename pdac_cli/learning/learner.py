@@ -20,7 +20,8 @@ from pdac_cli.learning.heads import Both
 from pdac_cli.learning.networks import FeatureNetwork
 from pdac_cli.learning.parallel import Ranks, with_joint_norms
 from pdac_cli.learning.samples import Samples
-from pdac_cli.options import Amp, LearningOptions
+from pdac_cli.options.extract import Amp
+from pdac_cli.options.train_cl import LearningOptions
 
 Array = NDArray[Any]
 _COLOURS = 3

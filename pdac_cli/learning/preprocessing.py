@@ -13,7 +13,7 @@ from torchvision.transforms import InterpolationMode
 from torchvision.transforms import functional as transform
 
 from pdac_cli.errors import ModelError, UsageError
-from pdac_cli.options import PreprocessingOptions
+from pdac_cli.options.extract import PreprocessingOptions
 
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # what files are decoded to, by the network's channels
 Size = tuple[int, ...]

@@ -14,7 +14,7 @@ from pdac_cli.errors import DataError
 from pdac_cli.learning.images import Images, Size
 from pdac_cli.learning.preprocessing import CONVENTIONS, Convention, Preprocessing, own_size, settle
 from pdac_cli.learning.tasks import hold_out
-from pdac_cli.options import PreprocessingOptions
+from pdac_cli.options.extract import PreprocessingOptions
 
 Array = NDArray[Any]
 TEST_SHARE = 0.2  # of every class, held out where the data has no test part

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdac_cli.options import Allocation
+from pdac_cli.options.select import Allocation
 
 Array = NDArray[Any]
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from pdac_cli.options import Allocation, Eviction
+from pdac_cli.options.select import Allocation, Eviction
 from pdac_cli.rng import Purpose, row_gumbels
 from pdac_cli.selection.budget import Array, class_budgets
 

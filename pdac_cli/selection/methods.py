@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pdac_cli.errors import UsageError
-from pdac_cli.options import Allocation
+from pdac_cli.options.select import Allocation
 from pdac_cli.selection.bcsr import bcsr
 from pdac_cli.selection.centres import kcenter, kmeans
 from pdac_cli.selection.eviction import Evict

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pdac_cli.options import Acceptance
+from pdac_cli.options.stream import Acceptance
 from pdac_cli.rng import Purpose, row_uniforms
 from pdac_cli.selection.budget import Array
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from pdac_cli.options import Allocation
+from pdac_cli.options.select import Allocation
 from pdac_cli.rng import Purpose, row_uniforms
 from pdac_cli.selection.budget import Array, class_budgets
 from pdac_cli.selection.sampling import Ranking, TopK

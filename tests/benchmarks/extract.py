@@ -32,7 +32,8 @@ from pdac_cli.commands.extract_plan import open_job
 from pdac_cli.console import Console
 from pdac_cli.files.parts import open_parts
 from pdac_cli.learning.backbones import resnet18
-from pdac_cli.options import ExtractOptions, PreprocessingOptions, RunOptions
+from pdac_cli.options.extract import ExtractOptions, PreprocessingOptions
+from pdac_cli.options.shared import RunOptions
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 Trial = Callable[[], tuple[float, float]]  # images per second, and per second of processor time

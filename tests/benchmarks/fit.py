@@ -31,7 +31,7 @@ from pdac_cli.engine import local
 from pdac_cli.engine.arrays import ArraySource
 from pdac_cli.engine.grouping import grouped
 from pdac_cli.engine.source import count_classes, make_plan
-from pdac_cli.options import DensityOptions, InputOptions, RunOptions
+from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions
 from tests.processes import measured
 
 DIM = 512

@@ -18,7 +18,8 @@ from threadpoolctl import threadpool_limits
 from pdac_cli.commands.choose import choose
 from pdac_cli.console import Console, table
 from pdac_cli.engine.arrays import ArraySource
-from pdac_cli.options import InputOptions, RunOptions, SelectOptions
+from pdac_cli.options.select import SelectOptions
+from pdac_cli.options.shared import InputOptions, RunOptions
 from pdac_cli.selection.methods import METHODS
 
 # Seconds on a V100, CIFAR-10, N = 500, of the paper's table 2.

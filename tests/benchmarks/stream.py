@@ -25,7 +25,8 @@ from threadpoolctl import threadpool_limits
 
 from pdac_cli.density.moments import DenseMoments
 from pdac_cli.engine.streaming import Stream
-from pdac_cli.options import InputOptions, StreamDensityOptions, StreamMethod, StreamOptions, StreamSolver
+from pdac_cli.options.shared import InputOptions
+from pdac_cli.options.stream import StreamDensityOptions, StreamMethod, StreamOptions, StreamSolver
 
 BATCH = 32
 Times = tuple[float, float]  # wall and processor seconds

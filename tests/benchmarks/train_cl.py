@@ -33,7 +33,8 @@ from pdac_cli.learning.loop import Progress, Schedule, learn
 from pdac_cli.learning.preprocessing import Preprocessing
 from pdac_cli.learning.samples import Origin, Samples
 from pdac_cli.learning.tasks import split_tasks
-from pdac_cli.options import LearningOptions, RunOptions, Setting, TrainOptions
+from pdac_cli.options.shared import RunOptions
+from pdac_cli.options.train_cl import LearningOptions, Setting, TrainOptions
 
 CLASSES, BATCH = 10, 32
 

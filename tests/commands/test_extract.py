@@ -26,7 +26,7 @@ from pdac_cli.files.features import open_features
 from pdac_cli.learning.backbones import describe_state
 from pdac_cli.learning.extraction import Batch, Extractor
 from pdac_cli.learning.images import Images
-from pdac_cli.options import InputOptions
+from pdac_cli.options.shared import InputOptions
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"
 CHECKPOINT, IMAGES, FEATURES = (SAMPLE / n for n in ("digits-resnet18.pt", "digits-images.h5", "digits.h5"))

@@ -12,7 +12,8 @@ import torch
 
 from pdac_cli.commands import extract
 from pdac_cli.files.features import open_features
-from pdac_cli.options import ExtractOptions, InputOptions, StoredType
+from pdac_cli.options.extract import ExtractOptions, StoredType
+from pdac_cli.options.shared import InputOptions
 from tests.commands.test_extract import CHECKPOINT, FEATURES, IMAGES, attributes, folder_of_digits, left_beside, read
 
 torch.set_num_threads(1)
@@ -120,7 +121,7 @@ def test_missing_and_doubled_shards(pdac, shards, tmp_path):
     ],
 )
 def test_shards_of_other_extractions(pdac, shards, tmp_path, changes, words):
-    from pdac_cli.options import Split
+    from pdac_cli.options.extract import Split
 
     if "split" in changes:
         changes = {**changes, "split": Split(changes["split"])}

@@ -3,7 +3,7 @@ import pytest
 
 from pdac_cli.density.blocks import ROWS
 from pdac_cli.density.model import Scorer, fit_classes, initial_rows, merge_models
-from pdac_cli.options import DensityOptions, Solver
+from pdac_cli.options.shared import DensityOptions, Solver
 from tests.oracles import MemoryRows, clustered, features, log_mixture
 
 

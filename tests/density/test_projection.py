@@ -5,7 +5,7 @@ from sklearn.decomposition import PCA
 
 from pdac_cli.density import projection as projection_module
 from pdac_cli.density.projection import fit_projection, fix_signs, project, top_eigenvectors
-from pdac_cli.options import Solver
+from pdac_cli.options.shared import Solver
 from tests.oracles import MemoryRows, features
 
 

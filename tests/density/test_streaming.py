@@ -10,7 +10,8 @@ from pdac_cli.density.mixture import Mixtures
 from pdac_cli.density.model import Scorer, fit_classes
 from pdac_cli.density.moments import DenseMoments, SketchMoments
 from pdac_cli.density.streaming import add_rows, new_class, score, to_model
-from pdac_cli.options import DensityOptions, StreamDensityOptions, StreamSolver
+from pdac_cli.options.shared import DensityOptions
+from pdac_cli.options.stream import StreamDensityOptions, StreamSolver
 from tests.oracles import MemoryRows, clustered, features
 
 

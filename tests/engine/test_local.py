@@ -8,7 +8,7 @@ from pdac_cli.engine import grouping, local, scratch
 from pdac_cli.engine.arrays import ArraySource
 from pdac_cli.engine.source import Classes, Plan, count_classes, ignore, make_plan
 from pdac_cli.errors import DataError, StorageError
-from pdac_cli.options import DensityOptions, InputOptions, RunOptions
+from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions
 from tests.oracles import clustered
 
 PLAN = Plan(chunk_rows=1000, memory=1 << 30, jobs=2, in_memory=True)

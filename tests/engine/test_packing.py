@@ -5,7 +5,8 @@ import pytest
 
 from pdac_cli.engine.packing import pack, unpack
 from pdac_cli.engine.streaming import Stream
-from pdac_cli.options import InputOptions, StreamDensityOptions, StreamMethod, StreamOptions, StreamSolver
+from pdac_cli.options.shared import InputOptions
+from pdac_cli.options.stream import StreamDensityOptions, StreamMethod, StreamOptions, StreamSolver
 from tests.oracles import features
 
 

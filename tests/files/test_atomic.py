@@ -25,7 +25,7 @@ from pdac_cli.files.attributes import read_attributes
 from pdac_cli.files.create import write_hdf5
 from pdac_cli.files.features import open_features
 from pdac_cli.files.writer import FeatureWriter
-from pdac_cli.options import InputOptions
+from pdac_cli.options.shared import InputOptions
 
 
 def names(folder: Path) -> list[str]:

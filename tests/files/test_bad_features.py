@@ -18,7 +18,7 @@ import pytest
 from pdac_cli.errors import DataError, PdacError, StorageError, UsageError
 from pdac_cli.files import hdf5
 from pdac_cli.files.features import open_features
-from pdac_cli.options import InputOptions
+from pdac_cli.options.shared import InputOptions
 
 H = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
 Y = np.arange(50) % 5

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from pdac_cli.files.features import FeatureSet, open_features
-from pdac_cli.options import InputOptions
+from pdac_cli.options.shared import InputOptions
 
 N, D = 300, 6
 H = np.random.default_rng(1).normal(size=(N, D)).astype(np.float32)
@@ -308,7 +308,7 @@ def test_declared_terabytes_stream_in_bounded_memory(tmp_path: Path) -> None:
     script = f"""
 import re, pathlib
 from pdac_cli.files.features import open_features
-from pdac_cli.options import InputOptions
+from pdac_cli.options.shared import InputOptions
 def peak():  # not ru_maxrss, which begins at the peak of the process that started this one
     return int(re.search("VmHWM:\\s*(\\d+) kB", pathlib.Path("/proc/self/status").read_text())[1])
 before = peak()

@@ -5,7 +5,7 @@ from scipy.linalg import subspace_angles
 from pdac_cli.density.model import Scorer, fit_classes
 from pdac_cli.errors import ModelError, UsageError
 from pdac_cli.learning.arrays import density_device
-from pdac_cli.options import DensityOptions
+from pdac_cli.options.shared import DensityOptions
 from tests.oracles import MemoryRows, features
 
 

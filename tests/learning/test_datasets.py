@@ -18,7 +18,7 @@ from pdac_cli.learning import downloads
 from pdac_cli.learning.datasets import open_dataset, open_folder, scheme_of
 from pdac_cli.learning.images import ArrayImages
 from pdac_cli.learning.preprocessing import IMAGENET, own_size, settle
-from pdac_cli.options import PreprocessingOptions, Split
+from pdac_cli.options.extract import PreprocessingOptions, Split
 from tests.learning.test_checkpoints import Malicious
 
 HOW = settle(PreprocessingOptions(), {}, own_size(IMAGENET), 3)

@@ -7,7 +7,7 @@ import torch
 
 from pdac_cli.errors import ModelError, StorageError, UsageError
 from pdac_cli.learning.devices import autocast, choose_device, device_errors
-from pdac_cli.options import Amp
+from pdac_cli.options.extract import Amp
 
 
 def test_auto_takes_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from pdac_cli.learning.extraction import Batch, Extractor
 from pdac_cli.learning.images import ArrayImages, Images, encoded
 from pdac_cli.learning.networks import FeatureNetwork
 from pdac_cli.learning.preprocessing import Preprocessing
-from pdac_cli.options import Amp, StoredType
+from pdac_cli.options.extract import Amp, StoredType
 
 CPU = torch.device("cpu")
 HOW = Preprocessing(3, (0.5, 0.4, 0.3), (0.2, 0.3, 0.25))

@@ -18,7 +18,7 @@ from pdac_cli.learning.learner import Learner
 from pdac_cli.learning.loop import batch_bounds, replayed
 from pdac_cli.learning.preprocessing import Preprocessing
 from pdac_cli.learning.samples import Origin, Samples, load_images
-from pdac_cli.options import LearningOptions
+from pdac_cli.options.train_cl import LearningOptions
 
 torch.set_num_threads(1)
 CPU = torch.device("cpu")

@@ -10,7 +10,7 @@ from torchvision.transforms._presets import ImageClassification
 
 from pdac_cli.errors import ModelError, UsageError
 from pdac_cli.learning.preprocessing import CONVENTIONS, IMAGENET, Convention, Preprocessing, own_size, settle
-from pdac_cli.options import PreprocessingOptions
+from pdac_cli.options.extract import PreprocessingOptions
 
 NOTHING = PreprocessingOptions()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pdac_cli.options import Allocation
+from pdac_cli.options.select import Allocation
 from pdac_cli.selection.methods import METHODS, Offer, Request
 from pdac_cli.selection.rows import blocks
 

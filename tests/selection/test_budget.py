@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdac_cli.options import Allocation
+from pdac_cli.options.select import Allocation
 from pdac_cli.selection.budget import apportion, class_budgets, task_budgets
 from tests.oracles import largest_remainder
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pdac_cli.options import Allocation, Eviction
+from pdac_cli.options.select import Allocation, Eviction
 from pdac_cli.selection.eviction import keep_after_eviction, log_weights
 from tests.oracles import inclusion_probabilities
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pdac_cli.errors import UsageError
-from pdac_cli.options import Allocation
+from pdac_cli.options.select import Allocation
 from pdac_cli.selection.methods import METHODS, Size, method_named
 from pdac_cli.selection.names import ABOUT
 from tests.selection.arrays import ArrayRows, select

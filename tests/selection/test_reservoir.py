@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, norm, spearmanr
 
-from pdac_cli.options import Acceptance
+from pdac_cli.options.stream import Acceptance
 from pdac_cli.rng import Purpose, row_uniforms
 from pdac_cli.selection.reservoir import Reservoir, admitted, latest, relative_to_batch, relative_to_latest
 

@@ -1,0 +1,1 @@
+"""One frozen dataclass per command: the only copy of each default (standard library only)."""
