@@ -18,6 +18,7 @@ from pdac_cli.cli.merge import merge
 from pdac_cli.cli.select import select
 from pdac_cli.cli.stream import stream
 from pdac_cli.cli.train_cl import train_cl
+from pdac_cli.cli.valex import valex
 from pdac_cli.errors import PdacError
 
 _INTERRUPTED, _TERMINATED = 130, 143  # 128 + the signal's number
@@ -31,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (extract, fit, select, compare, stream, merge):
+for verb in (extract, fit, select, compare, stream, merge, valex):
     app.command()(verb)
 app.command("train-cl")(train_cl)
 

@@ -66,3 +66,11 @@ def report(summary: Any, run: RunOptions) -> None:
         print(json.dumps(dataclasses.asdict(summary), indent=2))
     elif not run.quiet:
         print(summary.text(), file=sys.stderr)
+
+
+def print_result(summary: Any, run: RunOptions) -> None:
+    """Print a command's tables, which are its result, on standard output; as JSON where that is asked for."""
+    if run.json:
+        print(json.dumps(dataclasses.asdict(summary), indent=2))
+    elif not run.quiet:
+        print(summary.text())

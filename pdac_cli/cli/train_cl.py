@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -20,6 +18,7 @@ from pdac_cli.cli.shared import (
     Ridge,
     Seed,
     Verbose,
+    print_result,
 )
 from pdac_cli.errors import UsageError
 from pdac_cli.options.extract import Amp
@@ -134,7 +133,7 @@ def train_cl(
     if compare:
         from pdac_cli.commands.train_cl_compare import compare as compared
 
-        _print(compared(tuple(inputs or ())), run_options)
+        print_result(compared(tuple(inputs or ())), run_options)
         return
     if data is not None and inputs:
         raise UsageError("data is given twice, as an argument and by --data; expected it once")
@@ -171,12 +170,4 @@ def train_cl(
 
     summary = run(options)
     if summary is not None:
-        _print(summary, run_options)
-
-
-def _print(summary: Any, run: RunOptions) -> None:
-    """Print the tables, which are the result, on standard output."""
-    if run.json:
-        print(json.dumps(dataclasses.asdict(summary), indent=2))
-    elif not run.quiet:
-        print(summary.text())
+        print_result(summary, run_options)

@@ -29,7 +29,7 @@ def forgetting(accuracy: Array) -> float | None:
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean of paired differences and its confidence interval; None where there are too few pairs for one."""
+    """A mean, as a rule of paired differences, and its confidence interval; None where there are too few for one."""
 
     pairs: int
     mean: float
@@ -39,11 +39,15 @@ class Difference:
 
 def paired_difference(first: Array, second: Array, confidence: float = 0.95) -> Difference:
     """Return the mean of first − second over pairs, (n,) each, with Student's t interval."""
-    difference = np.asarray(first, float) - np.asarray(second, float)
-    n, mean = len(difference), float(difference.mean())
+    return mean_interval(np.asarray(first, float) - np.asarray(second, float), confidence)
+
+
+def mean_interval(values: Array, confidence: float = 0.95) -> Difference:
+    """Return the mean of independent values (n,) with Student's t interval."""
+    n, mean = len(values), float(np.mean(values))
     if n < 2:
         return Difference(n, mean, None, None)
     from scipy.stats import t
 
-    half = float(t.ppf((1 + confidence) / 2, n - 1) * difference.std(ddof=1) / np.sqrt(n))
+    half = float(t.ppf((1 + confidence) / 2, n - 1) * np.std(values, ddof=1) / np.sqrt(n))
     return Difference(n, mean, mean - half, mean + half)
