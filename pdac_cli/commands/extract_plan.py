@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import stat
 from contextlib import ExitStack
@@ -18,6 +16,7 @@ from pdac_cli.errors import UsageError
 from pdac_cli.files.atomic import check_output
 from pdac_cli.files.images import open_images
 from pdac_cli.files.messages import check_readable
+from pdac_cli.files.parts import drop_superfluous, extraction_of
 from pdac_cli.files.shards import Attributes, ShardPlace
 from pdac_cli.learning.checkpoints import Checkpoint, load_checkpoint
 from pdac_cli.learning.datasets import open_dataset, open_folder, scheme_of
@@ -71,7 +70,7 @@ def open_job(options: ExtractOptions, stack: ExitStack, console: Console) -> Job
     attributes: Attributes = {
         **facts,
         "checkpoint": checkpoint.path.name,
-        "extraction": hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest(),
+        "extraction": extraction_of(facts),
         **(place.attributes() if options.shard else {}),
     }
     return Job(images, extractor, place, manifest, attributes)
@@ -82,6 +81,7 @@ def _check_output(options: ExtractOptions, inputs: list[Path]) -> None:
     special = path.exists() and not stat.S_ISREG(path.stat().st_mode) and not path.is_dir()
     if special or path.is_relative_to("/dev") or path.is_relative_to("/proc"):
         raise UsageError(f"--output is {path}, no regular file; expected one, for parts are kept beside it")
+    drop_superfluous(path)
     check_output(path, [*inputs, *([options.checkpoint] if options.checkpoint else [])], options.run.force)
 
 

@@ -21,6 +21,7 @@ from pdac_cli.files.features import open_features
 from pdac_cli.files.follow import features_when_there
 from pdac_cli.files.index import Index, Source, index_suffix, write_index
 from pdac_cli.files.model import StoredModel, write_model
+from pdac_cli.files.state import held_state
 from pdac_cli.options.stream import StreamMethod, StreamOptions
 
 
@@ -71,8 +72,12 @@ class StreamSummary:
 
 def run(options: StreamOptions) -> StreamSummary:
     """Read what is new of the files, go on with the buffer and the densities, write them."""
-    console = Console.of(options.run)
     _check_usage(options)
+    with held_state(options.state):
+        return _run(options, Console.of(options.run))
+
+
+def _run(options: StreamOptions, console: Console) -> StreamSummary:
     resumed = options.state is not None and options.state.exists()
     with one_blas_thread():
         names, features = _look(options, resumed, console)
@@ -81,6 +86,8 @@ def run(options: StreamOptions) -> StreamSummary:
         legs = plan_legs(names, running.places, options.input, growing)
         note_seen(names, legs, console)
         before = running.stream.reservoir.seen
+        if options.trace is not None and not resumed:
+            running.save()  # so that a rerun after a kill knows the trace as its own
         report = Reporter(options, running.stream, resumed)
         with stop_requests(SIGNALS if options.state is not None else ()) as stopping:
             with report.line():

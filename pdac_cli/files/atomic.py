@@ -57,9 +57,9 @@ def check_output(path: Path, inputs: Sequence[Path], force: bool) -> None:
             raise StorageError(f"{path}: is a folder; expected the path of a file to write")
         if not target.parent.is_dir():
             raise StorageError(f"{path}: folder {target.parent} is not there; expected one that exists; make it first")
+        _remove_stale(target)
         if target.exists() and not force:
             raise _exists(path)
-        _remove_stale(target)
         # Only trying tells: permission bits say nothing to root, on read-only mounts or over a network.
         probe = _temporary(target)
         os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

@@ -6,7 +6,7 @@ written atomically.  Parts may be cut anywhere: the output is written from them 
 
 from __future__ import annotations
 
-import fcntl
+import hashlib
 import io
 import json
 import re
@@ -18,8 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdac_cli.errors import DataError, ModelError, PdacError, StorageError, UsageError
+from pdac_cli.errors import DataError, ModelError, PdacError, UsageError
 from pdac_cli.files.atomic import storage_errors, write_bytes
+from pdac_cli.files.attributes import read_attributes
+from pdac_cli.files.hdf5 import open_hdf5
+from pdac_cli.files.locks import exclusive
 from pdac_cli.files.messages import DAMAGE, plain
 
 Columns = dict[str, NDArray[Any]]
@@ -64,11 +67,8 @@ class Parts:
             yield columns
 
     def remove(self) -> None:
-        """Remove the parts, their manifest and the folder, and nothing that is not ours."""
+        """Remove the parts and their manifest, and nothing that is not ours."""
         _clear(self.folder)
-        with suppress(OSError):
-            (self.folder / _LOCK).unlink()
-            self.folder.rmdir()
 
 
 @contextmanager
@@ -77,11 +77,11 @@ def open_parts(output: Path, manifest: Mapping[str, Any], start: int, stop: int,
 
     Parts of another checkpoint, list or setting are refused, or with ``restart`` removed.
     """
-    folder = output.with_name(f"{output.name}.parts")
+    folder = parts_of(output)
     with storage_errors(folder):
         folder.mkdir(exist_ok=True)
-        with (folder / _LOCK).open("a") as lock:
-            _take(lock, folder)
+    try:
+        with exclusive(folder / _LOCK, folder), storage_errors(folder):
             for stale in folder.glob(".*.tmp"):
                 stale.unlink(missing_ok=True)
             _settle(folder, dict(manifest), restart)
@@ -91,6 +91,35 @@ def open_parts(output: Path, manifest: Mapping[str, Any], start: int, stop: int,
             finally:
                 if parts.done == start:
                     parts.remove()
+    finally:
+        with suppress(OSError):  # there are parts in it, or others' files
+            folder.rmdir()
+
+
+def parts_of(output: Path) -> Path:
+    """Return the folder of an output's parts."""
+    return output.with_name(f"{output.name}.parts")
+
+
+def extraction_of(facts: Mapping[str, Any]) -> str:
+    """Return what identifies an extraction, whatever the shard: a hash of all that decides its features."""
+    return hashlib.sha256(json.dumps(dict(facts), sort_keys=True).encode()).hexdigest()
+
+
+def drop_superfluous(output: Path) -> None:
+    """Remove the parts of an output that is complete: those of a run killed between writing it and removing them."""
+    folder = parts_of(output)
+    if not (folder.is_dir() and output.is_file()):
+        return
+    with suppress(*DAMAGE, PdacError), exclusive(folder / _LOCK, folder):
+        manifest = json.loads((folder / _MANIFEST).read_bytes())
+        shard = manifest.pop("shard").split("/")[0]
+        with open_hdf5(output) as file:
+            found = read_attributes(file)
+        if found["extraction"] == extraction_of(manifest) and str(found.get("shard_index", 0)) == shard:
+            _clear(folder)
+    with suppress(OSError):  # others' files stay, and so does the folder then
+        folder.rmdir()
 
 
 def reblocked(pieces: Iterable[Columns], rows: int) -> Iterator[Columns]:
@@ -112,17 +141,6 @@ def reblocked(pieces: Iterable[Columns], rows: int) -> Iterator[Columns]:
 
 def _joined(held: list[Columns]) -> Columns:
     return {name: np.concatenate([piece[name] for piece in held]) for name in held[0]}
-
-
-def _take(lock: Any, folder: Path) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise StorageError(
-            f"{folder}: another run is writing it; expected one at a time; wait for it, or choose another output"
-        ) from None
-    except OSError:  # a network file system without locks
-        return
 
 
 def _settle(folder: Path, manifest: dict[str, Any], restart: bool) -> None:

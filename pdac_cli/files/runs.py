@@ -7,7 +7,6 @@ NAME/METHOD/seed-S/accuracy.csv, buffer-T.json, result.json, and checkpoint.pt u
 
 from __future__ import annotations
 
-import fcntl
 import json
 import re
 import shutil
@@ -19,6 +18,7 @@ from typing import Any
 
 from pdac_cli.errors import DataError, StorageError, UsageError
 from pdac_cli.files.atomic import storage_errors, write_bytes
+from pdac_cli.files.locks import exclusive
 from pdac_cli.files.messages import check_readable
 
 FORMAT = "pdac-run 1"
@@ -51,9 +51,12 @@ class SeedFolder:
             return None
 
     def result(self) -> dict[str, Any] | None:
-        """What the seed came to, once it is done."""
+        """What the seed came to, once it is done; a kill may then have left the checkpoint."""
         path = self.path / "result.json"
-        return _read(path) if path.exists() else None
+        if not path.exists():
+            return None
+        (self.path / _CHECKPOINT).unlink(missing_ok=True)
+        return _read(path)
 
     def finish(self, result: Mapping[str, Any], accuracy: str) -> None:
         """Write the results; only then is the checkpoint no longer needed."""
@@ -74,8 +77,7 @@ class RunFolder:
         if make:
             with storage_errors(path):
                 path.mkdir(parents=True, exist_ok=True)
-                for stale in path.glob(".*.tmp"):
-                    stale.unlink(missing_ok=True)
+                _remove_stale(path)
         return SeedFolder(path)
 
     def finish(self, results: Mapping[str, Any], table: str) -> None:
@@ -88,26 +90,24 @@ class RunFolder:
 def open_run(path: Path, config: Mapping[str, Any], resume: bool, force: bool) -> Iterator[RunFolder]:
     """Make the folder, or with `resume` go on in it if it was made by the same settings; one process at a time."""
     config = dict(json.loads(json.dumps({"format": FORMAT, **config})))
-    exists = (path / _CONFIG).exists()
-    if exists and resume:
-        _check_same(path, _read(path / _CONFIG), dict(config))
-    elif path.exists() and (not exists or not force) and any(path.iterdir()):
-        raise StorageError(
-            f"{path}: exists; expected a new folder; add --resume to go on with its run"
-            + (", or --force to replace it" if exists else "")
-        )
     with storage_errors(path):
         path.mkdir(parents=True, exist_ok=True)
-        with (path / _LOCK).open("a") as lock:
-            _take(lock, path)
+    with exclusive(path / _LOCK, path):
+        exists = (path / _CONFIG).exists()
+        if exists and resume:
+            _check_same(path, _read(path / _CONFIG), dict(config))
+        elif _holds_anything(path) and not (exists and force):
+            raise StorageError(
+                f"{path}: exists; expected a new folder; add --resume to go on with its run"
+                + (", or --force to replace it" if exists else "")
+            )
+        with storage_errors(path):
+            _remove_stale(path)
             if exists and not resume:
                 _clear(path)
             if not (exists and resume):
                 write_json(path / _CONFIG, config)
-            try:
-                yield RunFolder(path)
-            finally:
-                (path / _LOCK).unlink(missing_ok=True)
+            yield RunFolder(path)
 
 
 def read_results(path: Path) -> dict[str, Any]:
@@ -163,13 +163,20 @@ def _check_same(path: Path, found: dict[str, Any], config: dict[str, Any]) -> No
         )
 
 
-def _take(lock: Any, path: Path) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise StorageError(f"{path}: another run is writing it; expected one at a time; wait for it") from None
-    except OSError:  # a network file system without locks
-        return
+def _holds_anything(path: Path) -> bool:
+    """Whether there is more than a run that was killed at its very beginning leaves."""
+    return any(entry.name != _LOCK and not _is_stale(entry) for entry in path.iterdir())
+
+
+def _is_stale(entry: Path) -> bool:
+    return entry.name.startswith(".") and entry.name.endswith(".tmp")
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove what a killed run was writing; the lock tells that no other is at work."""
+    for entry in path.iterdir():
+        if _is_stale(entry):
+            entry.unlink(missing_ok=True)
 
 
 def _clear(path: Path) -> None:

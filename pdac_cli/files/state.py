@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from pdac_cli.files.create import growing_hdf5
 from pdac_cli.files.datasets import get_dataset
 from pdac_cli.files.hdf5 import list_datasets, open_hdf5
 from pdac_cli.files.kept import Option
+from pdac_cli.files.locks import exclusive
 from pdac_cli.files.messages import DAMAGE, plain, quote
 
 FORMAT, VERSION = "pdac-stream", 1
@@ -75,6 +78,17 @@ def write_state(state: State, path: Path) -> None:
         file.create_dataset("places", data=np.frombuffer(text, np.uint8), track_times=False)
         for name, array in sorted(state.arrays.items()):
             file.create_dataset(f"arrays/{name}", data=array, track_times=False)
+
+
+@contextmanager
+def held_state(path: Path | None) -> Iterator[None]:
+    """Keep other runs from the state file in the block; there may be none."""
+    if path is None:
+        yield
+        return
+    target = Path(os.path.realpath(path))
+    with exclusive(target.with_name(f".{target.name}.lock"), path):
+        yield
 
 
 def read_state(path: Path) -> State:

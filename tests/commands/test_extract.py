@@ -296,7 +296,6 @@ def test_sigint_ends_with_130_and_leaves_no_temporaries(pdac, tmp_path, monkeypa
         interrupted_after(patch, 3, signal.SIGINT)
         assert pdac(*DIGITS, "-o", out, "--batch-size", 100).code == 130
     assert sorted(path.name for path in (tmp_path / "feats.h5.parts").iterdir()) == [
-        "lock",
         "manifest.json",
         "rows-000000000000-000000000100.npz",
         "rows-000000000100-000000000200.npz",
