@@ -99,7 +99,7 @@ def train_cl(
     ] = TrainOptions.rescore,
     allocation: Annotated[
         Allocation | None,
-        typer.Option(help="Offline: how the budget is shared among classes. Default: the method's own."),
+        typer.Option(help="How classes share the budget. Default: the method's own. Streams have joint, too."),
     ] = TrainOptions.allocation,
     temperature: Annotated[
         float, typer.Option(help="Draw in proportion to density^T; 0: uniform.")
@@ -110,6 +110,18 @@ def train_cl(
     acceptance: Annotated[
         Acceptance, typer.Option(help="Streaming: density keeps dense rows more often; paper is the printed rule.")
     ] = TrainOptions.acceptance,
+    window: Annotated[
+        int, typer.Option(help="Streaming: compare a density with so many latest rows of the class; 0: its batch.")
+    ] = TrainOptions.window,
+    beta: Annotated[
+        float, typer.Option(help="Streaming: step of the mixture's moving averages, Eq. (17).")
+    ] = TrainOptions.beta,
+    step_rows: Annotated[
+        int, typer.Option(help="Streaming: rows of a class from one update of its density to the next; 1: every batch.")
+    ] = TrainOptions.step_rows,
+    rows_per_class: Annotated[
+        int | None, typer.Option(help="Learn from the first so many rows of every class. Default: all.")
+    ] = TrainOptions.rows_per_class,
     dim: Dim = DensityOptions.dim,
     components: Components = DensityOptions.components,
     iterations: Iterations = DensityOptions.iterations,
@@ -159,6 +171,10 @@ def train_cl(
         temperature=temperature,
         eviction=eviction,
         acceptance=acceptance,
+        window=window,
+        beta=beta,
+        step_rows=step_rows,
+        rows_per_class=rows_per_class,
         learning=LearningOptions(
             epochs, lr, batch, replay_batch, width, hidden, pad, flip, parse_size("--resize", resize), init, device,
             amp, channels_last,

@@ -25,12 +25,12 @@ from pdac_cli.learning.heads import new_network
 from pdac_cli.learning.learner import Learner, set_threads
 from pdac_cli.learning.loop import Progress, Schedule, learn, unpacked
 from pdac_cli.learning.parallel import Ranks, joined_ranks, local_device
-from pdac_cli.learning.samples import Samples
+from pdac_cli.learning.samples import Samples, first_rows
 from pdac_cli.learning.tasks import Task, order_classes, split_tasks
-from pdac_cli.options.select import SelectOptions
+from pdac_cli.options.select import Allocation, SelectOptions
 from pdac_cli.options.shared import InputOptions
+from pdac_cli.options.stream import StreamAllocation, StreamMethod, StreamOptions
 from pdac_cli.options.stream import StreamDensityOptions as StreamDensity
-from pdac_cli.options.stream import StreamMethod, StreamOptions
 from pdac_cli.options.train_cl import Setting, TrainOptions
 
 _RUNS = Path("runs")
@@ -57,6 +57,7 @@ def run(options: TrainOptions) -> TrainSummary | None:
     with joined_ranks(device) as ranks, stop_requests() as stopping, one_blas_thread():
         console = Console.of(options.run) if ranks.first else Silent()
         samples, init = open_samples(options, console)
+        samples = samples if options.rows_per_class is None else first_rows(samples, options.rows_per_class)
         options = settled(options, samples, init)
         check_plan(options, samples, methods, device.type)
         experiment = Experiment(options, samples.to(device), init, ranks, stopping, console)
@@ -158,10 +159,14 @@ def _memory(experiment: Experiment, method: str, seed: int, tasks: list[Task], p
             temperature=options.temperature, eviction=options.eviction, density=options.density, run=run, seed=seed,
         )  # fmt: skip
         return ChosenMemory(samples, place, ranks.shared, ranks.first, select, options.rescore)
-    density = StreamDensity(options.density.dim, options.density.components, options.density.ridge)
+    density = StreamDensity(
+        options.density.dim, options.density.components, options.density.ridge, options.beta, options.step_rows
+    )
+    joint = options.allocation is Allocation.JOINT
     stream = StreamOptions(
         InputOptions(), options.budget, Path(), method=StreamMethod(method), acceptance=options.acceptance,
         temperature=options.temperature, batch=options.learning.batch, density=density, run=run, seed=seed,
+        allocation=StreamAllocation.JOINT if joint else StreamAllocation.PER_CLASS, window=options.window,
     )  # fmt: skip
     dim = 8 * (options.learning.width or 1) if samples.how is not None else samples.x.shape[1]
     scored = dim if method == StreamMethod.SPDAC else 1

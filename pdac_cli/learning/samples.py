@@ -85,6 +85,14 @@ def join(
     return Samples(train.x, y, test.x, y_test, labels, train.label_names, origin, how)
 
 
+def first_rows(samples: Samples, count: int) -> Samples:
+    """Return the samples with at most so many training rows of every class, the first; the test rows stay."""
+    y = samples.y.numpy()
+    kept = np.sort(np.concatenate([np.flatnonzero(y == c)[:count] for c in range(len(samples.labels))]))
+    place, origin = torch.from_numpy(kept), samples.origin
+    return replace(samples, x=samples.x[place], y=samples.y[place], origin=replace(origin, rows=origin.rows[kept]))
+
+
 def load_features(h: Array, labels: Array, rows: Array, label_names: tuple[str, ...] | None) -> Loaded:
     """Return features h (n, D) as inputs."""
     return Loaded(torch.from_numpy(h.astype(np.float32)), labels, rows, label_names)

@@ -10,7 +10,7 @@ from pdac_cli.options.checks import require, require_seed
 from pdac_cli.options.extract import Amp
 from pdac_cli.options.select import Allocation, Eviction
 from pdac_cli.options.shared import DensityOptions, RunOptions
-from pdac_cli.options.stream import Acceptance
+from pdac_cli.options.stream import Acceptance, StreamDensityOptions, StreamOptions
 
 
 class Setting(StrEnum):
@@ -84,6 +84,10 @@ class TrainOptions:
     temperature: float = 1.0
     eviction: Eviction = Eviction.RELATIVE
     acceptance: Acceptance = Acceptance.DENSITY
+    window: int = StreamOptions.window  # streams: rows of its class that a row is compared with
+    beta: float = StreamDensityOptions.beta  # streams: step of the mixture's moving averages
+    step_rows: int = StreamDensityOptions.step_rows  # streams: rows of a class from update to update
+    rows_per_class: int | None = None  # to learn from; None: all
     learning: LearningOptions = field(default_factory=LearningOptions)
     density: DensityOptions = field(default_factory=DensityOptions)
     run: RunOptions = field(default_factory=RunOptions)
@@ -99,6 +103,12 @@ class TrainOptions:
             f"--imbalance is {self.imbalance}; expected a share above 0 and at most 1, such as 0.05",
         )
         require(len(set(self.methods)) == len(self.methods), "--method names a method twice; expected each once")
+        StreamDensityOptions(beta=self.beta, step_rows=self.step_rows)
+        require(self.window >= 0, f"--window is {self.window}; expected 0 or more rows")
+        require(
+            self.rows_per_class is None or self.rows_per_class >= 2,
+            f"--rows-per-class is {self.rows_per_class}; expected at least 2",
+        )
         offline = self.setting is Setting.OFFLINE
         require(not self.rescore or offline, "--rescore is for --setting offline; a stream scores rows as they come")
         single = self.setting is not Setting.ONLINE or self.learning.epochs in (None, 1)
