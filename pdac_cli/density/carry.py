@@ -6,6 +6,7 @@ import numpy as np
 
 from pdac_cli.density.blocks import Array
 from pdac_cli.density.mixture import Mixtures, coefficients, e_step, m_step, quadratic
+from pdac_cli.density.regroup import regrouped
 
 ALPHA_FLOOR = 1e-6
 
@@ -36,17 +37,24 @@ def floored(mixture: Mixtures, ridge: float) -> Mixtures:
     return Mixtures(mixture.alpha, mixture.mu, sigma, mixture.dims)
 
 
-def streaming_em(mixture: Mixtures, xi: Array, beta: float, ridge: float) -> tuple[Mixtures, float]:
+def streaming_em(
+    mixture: Mixtures, xi: Array, beta: float, ridge: float, *, regroup: bool = False
+) -> tuple[Mixtures, float]:
     """Return one class's mixture (C = 1) after one streamed EM step on xi (n, d_y), and its mean log p(ξ|y) before.
 
     The responsibilities are (16).  μ and Σ move by β to those of the rows, the rows' Σ taken about the moved μ as in
-    the paper; α is the rows' (17), floored.  A component without responsibility stays as it is.
+    the paper; α is the rows' (17), floored.  A component without responsibility stays as it is.  With `regroup`,
+    components may change places before the step.
     """
     comps, width = mixture.mu.shape[1:]
     padded = np.zeros((1, width, len(xi)))
     padded[0, : xi.shape[1]] = xi.T
     phi = quadratic(padded, np.ones((1, len(xi))))
     r, log_p = e_step(coefficients(mixture), phi, comps)
+    better = regrouped(mixture, xi, r[0, :comps]) if regroup else None
+    if better is not None:
+        mixture = better
+        r, log_p = e_step(coefficients(mixture), phi, comps)
     sums = r @ phi.swapaxes(1, 2)
     rows = m_step(sums, comps, mixture.dims, np.array([len(xi)]), np.array([ridge]))
     moved = (sums[:, :comps, 0] > ALPHA_FLOOR)[..., None]  # (1, L, 1)

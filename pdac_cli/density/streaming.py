@@ -3,7 +3,7 @@
 The paper updates a class on its rows of each batch.  Those may be one or two, and a mixture of seven full covariances
 cannot move half-way to the moments of two rows and stay a density.  So a class's rows are held until there are enough
 of them (``step_rows``, or half as many as it had seen at its last update); the EM step is then taken on the class's
-latest ``step_rows`` rows.
+latest ``step_rows`` rows, after components that are of more use elsewhere have changed places (see `regroup`).
 """
 
 from __future__ import annotations
@@ -107,20 +107,22 @@ def update(known: StreamedClass, options: StreamDensityOptions, seed: int) -> No
     """Fold the pending rows in, Eqs. (13)–(14); turn the basis and carry the mixture (15); one EM step (16)–(17)."""
     h = np.concatenate(known.pending)
     latest = h if known.kept is None else np.concatenate([known.kept, h])[-max(options.step_rows, len(h)) :]
-    x = _fold(known)
+    x = _fold(known, h)
     before = known.fitted
     values, basis = known.moments.directions(x, None if before is None else before.basis, options.dim + GUARD)
     dims = _rank(values[: options.dim], len(basis))
     if dims == 0:
         return
     basis, variance = fix_signs(basis), float(values[:dims].mean())
-    xi = (latest.astype(np.float64) / known.unit - known.moments.mean) @ basis[:, :dims]
+    scaled = x if latest is h else np.divide(latest, known.unit, dtype=np.float64)
+    xi = (scaled - known.moments.mean) @ basis[:, :dims]
     known.kept = latest if known.moments.count // 2 < options.step_rows else None
     if before is None:
         mixture = _start(xi, variance, known.label, options, seed)
     else:
         mixture = _carried(known, before, basis[:, :dims], options.ridge * variance)
-    mixture, log_likelihood = streaming_em(mixture, xi, options.beta, options.ridge * variance)
+    regroup = options.step_rows > 1  # 1: the paper's update, and nothing beside it
+    mixture, log_likelihood = streaming_em(mixture, xi, options.beta, options.ridge * variance, regroup=regroup)
     known.fitted = Fitted(known.moments.mean, basis, mixture, coefficients(mixture), log_likelihood)
 
 
@@ -169,7 +171,7 @@ def _settle(known: StreamedClass, options: StreamDensityOptions) -> _Settled:
     """Return the class with every row folded in; it stays itself as it is."""
     copy = replace(known, moments=deepcopy(known.moments), pending=list(known.pending))
     if copy.pending:
-        _fold(copy)
+        _fold(copy, np.concatenate(copy.pending))
     fitted = known.fitted
     if fitted is not None:
         values, basis = copy.moments.decomposition(options.dim)
@@ -180,13 +182,12 @@ def _settle(known: StreamedClass, options: StreamDensityOptions) -> _Settled:
     return _Settled(known.label, copy.moments.count, copy.unit, copy.moments.mean, fitted)
 
 
-def _fold(known: StreamedClass) -> Array:
-    """Move the pending rows into the moments and return them in the class's unit: (n, D)."""
-    x = np.concatenate(known.pending).astype(np.float64)
+def _fold(known: StreamedClass, h: Array) -> Array:
+    """Take the pending rows h (n, D) into the moments and return them in the class's unit: (n, D)."""
     known.pending, known.waiting = [], 0
     if known.moments.count == 0:
-        known.unit = _unit(x)
-    x /= known.unit
+        known.unit = _unit(h.astype(np.float64))
+    x: Array = np.divide(h, known.unit, dtype=np.float64)
     known.moments.fold(x)
     return x
 

@@ -1,6 +1,7 @@
 """Rows per second of ``pdac stream`` beside the direct transcription of Algorithm 2, in one run.
 
     python -m tests.benchmarks.stream [--rows 50000] [--features 512] [--direct-batches 16] [--no-network]
+    python -m tests.benchmarks.stream --likelihood [--seeds 4] [--train TRAIN.h5 --test TEST.h5]
 
 The direct transcription decomposes every class's D × D covariance afresh (full ``eigh``) for every batch the class is
 in.  It is timed on a few batches in the middle of the stream, when every class has its density, for all of it would
@@ -9,6 +10,10 @@ class every 256 of its rows, and plain reservoir sampling are timed on all rows.
 Then the default's time for a batch of 32 rows is compared with one training step of ResNet18 (width 64) on 64 images of
 32 × 32, the other work of a replay step, on all cores.  Processor time stands beside, for other work on the machine
 slows the one or the other.
+
+``--likelihood`` prints instead how far the streamed density's held-out log-likelihood lies below the offline fit's (in
+per cent of it; negative: above), rows arriving three at a time: over sets of each kind, seeds of the initial rows in
+each, beside how far the offline fit's own seeds lie apart.
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ from pdac_cli.density.moments import DenseMoments
 from pdac_cli.engine.streaming import Stream
 from pdac_cli.options.shared import InputOptions
 from pdac_cli.options.stream import StreamDensityOptions, StreamMethod, StreamOptions, StreamSolver
+from tests.likelihood import from_files, measure, samples
 
 BATCH = 32
 Times = tuple[float, float]  # wall and processor seconds
@@ -39,7 +45,15 @@ def main() -> None:
     parser.add_argument("--features", type=int, default=512)
     parser.add_argument("--direct-batches", type=int, default=16)
     parser.add_argument("--no-network", action="store_true")
+    parser.add_argument("--likelihood", action="store_true")
+    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--train", type=Path)
+    parser.add_argument("--test", type=Path)
     options = parser.parse_args()
+    if options.likelihood:
+        with threadpool_limits(1):
+            likelihoods(options.seeds, options.train, options.test)
+        return
     print(f"{options.rows:,} x {options.features}, batches of {BATCH}, {os.cpu_count()} cores\n")
     print("| classes | stream | rows timed | rows/s | of direct | rows per processor second | of direct |")
     print("|---:|---|---:|---:|---:|---:|---:|")
@@ -55,6 +69,28 @@ def main() -> None:
                 f"stream step on {BATCH} rows, {classes} classes: {1e3 * wall:.2f} ms = {wall / step:.1%} of it; "
                 f"processor time {1e3 * own:.2f} ms = {own / processor:.1%}"
             )
+
+
+def likelihoods(seeds: int, train: Path | None, test: Path | None) -> None:
+    """Print a line per kind of set."""
+    kinds = [samples(clusters, rows) for clusters in (1, 5, 12, 30) for rows in (300, 500, 2000, 5000)]
+    if train and test:
+        kinds.append(from_files(train, test))
+    print(f"{seeds} seeds a set; gaps and spreads in %\n")
+    print("| rows | sets | offline | stream | mean gap | worst set | worst seed | sets over 5 % | offline's spread |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+    for kind in kinds:
+        found = [(sample.kind, measure(sample, seeds)) for sample in kind]
+        for name in dict.fromkeys(name for name, _ in found):
+            ours = [one for label, one in found if label == name]
+            gaps = 100 * np.array([one.gap for one in ours])
+            means = [np.mean([one.offline.mean() for one in ours]), np.mean([one.stream.mean() for one in ours])]
+            cells = [
+                name, str(len(ours)), f"{means[0]:.2f}", f"{means[1]:.2f}", f"{gaps.mean():.1f}", f"{gaps.max():.1f}",
+                f"{100 * max(one.worst for one in ours):.1f}", str((gaps > 5).sum()),
+                f"{100 * np.mean([one.spread for one in ours]):.1f}",
+            ]  # fmt: skip
+            print(f"| {' | '.join(cells)} |", flush=True)
 
 
 def compare(rows: int, features: int, classes: int, direct_batches: int) -> Times:

@@ -7,12 +7,12 @@ from threadpoolctl import threadpool_limits
 
 from pdac_cli.density.carry import ALPHA_FLOOR, carry, floored, streaming_em
 from pdac_cli.density.mixture import Mixtures
-from pdac_cli.density.model import Scorer, fit_classes
+from pdac_cli.density.model import Scorer
 from pdac_cli.density.moments import DenseMoments, SketchMoments
 from pdac_cli.density.streaming import add_rows, new_class, score, to_model
-from pdac_cli.options.shared import DensityOptions
 from pdac_cli.options.stream import StreamDensityOptions, StreamSolver
-from tests.oracles import MemoryRows, clustered, features
+from tests.likelihood import measure, samples
+from tests.oracles import clustered, features
 
 
 @pytest.fixture(autouse=True)
@@ -216,16 +216,25 @@ def test_units_do_not_matter():
     np.testing.assert_allclose(scores[2], scores[1], atol=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("rows", [500, 3000])
-def test_held_out_likelihood_is_within_five_percent_of_the_offline_fit(rows, seed):
-    h = clustered(rows + 1000, 32, 5, seed=20 + seed)
-    h = h[np.random.default_rng(seed).permutation(len(h))]
-    known, options = streamed(h[:rows], 3)
-    offline = fit_classes([MemoryRows(0, h[:rows])], DensityOptions(), 0)
-    expected = Scorer.of(offline).log_conditional(h[rows:], 0).mean()
-    found = Scorer.of(to_model([known], options)).log_conditional(h[rows:], 0).mean()
-    assert found > expected - 0.05 * abs(expected)
+@pytest.mark.parametrize(("clusters", "rows"), [(1, 500), (5, 500), (5, 2000), (12, 2000)])
+def test_held_out_likelihood_is_within_five_percent_of_the_offline_fit(clusters, rows):
+    for sample in samples(clusters, rows, dims=(64,), count=2):
+        assert measure(sample, seeds=2).gap < 0.05, sample.number
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("clusters", "rows"), [
+    (1, 300), (1, 2000), (1, 5000), (5, 300), (5, 500), (5, 2000), (5, 5000), (12, 2000), (12, 5000), (30, 5000),
+])  # fmt: skip
+def test_held_out_likelihood_is_within_five_percent_on_many_sets(clusters, rows):
+    for sample in samples(clusters, rows):
+        assert measure(sample, seeds=4).gap < 0.05, (sample.kind, sample.number)
+
+
+def test_a_cluster_that_the_first_rows_missed_is_found():
+    """On this set single EM steps leave a component over three clusters, 8 % below the offline fit."""
+    sample = list(samples(5, 2000, dims=(64,)))[1]
+    assert measure(sample, seeds=3).worst < 0.02
 
 
 def test_the_papers_update_of_every_batch_loses_the_density():
