@@ -56,7 +56,7 @@ class SeedFolder:
         if not path.exists():
             return None
         (self.path / _CHECKPOINT).unlink(missing_ok=True)
-        return _read(path)
+        return read_json(path)
 
     def finish(self, result: Mapping[str, Any], accuracy: str) -> None:
         """Write the results; only then is the checkpoint no longer needed."""
@@ -95,7 +95,7 @@ def open_run(path: Path, config: Mapping[str, Any], resume: bool, force: bool) -
     with exclusive(path / _LOCK, path):
         exists = (path / _CONFIG).exists()
         if exists and resume:
-            _check_same(path, _read(path / _CONFIG), dict(config))
+            _check_same(path, read_json(path / _CONFIG), dict(config))
         elif _holds_anything(path) and not (exists and force):
             raise StorageError(
                 f"{path}: exists; expected a new folder; add --resume to go on with its run"
@@ -116,7 +116,7 @@ def read_results(path: Path) -> dict[str, Any]:
     if folder.is_dir() and (folder / _CONFIG).exists() and not (folder / _RESULTS).exists():
         raise DataError(f"{folder}: its run is not complete; expected {_RESULTS} in it; finish it with --resume")
     check_readable(folder / _RESULTS, "the results of a run")
-    return _read(folder / _RESULTS)
+    return read_json(folder / _RESULTS)
 
 
 def new_name(parent: Path, stem: str) -> Path:
@@ -144,13 +144,14 @@ def _numbers(parent: Path, stem: str) -> list[int]:
     return [int(found[1] or 1) for name in names if (found := pattern.fullmatch(name))]
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the content of a JSON file of ours."""
     try:
         content = json.loads(path.read_bytes())
     except (ValueError, OSError):
         content = None
     if not isinstance(content, dict):
-        raise DataError(f"{path}: is no JSON object; expected a file of pdac train-cl; run it again")
+        raise DataError(f"{path}: is no JSON object; expected a file of this run; remove it and run again")
     return content
 
 
