@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,8 +40,13 @@ def pdac(monkeypatch, capsys):
     def run(*arguments: object) -> Result:
         monkeypatch.setattr(sys, "argv", ["pdac", *map(str, arguments)])
         capsys.readouterr()
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            with pytest.raises(SystemExit) as exit_:
+                cli.main()
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
         out, err = capsys.readouterr()
         return Result(int(exit_.value.code or 0), out, err)
 

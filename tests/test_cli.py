@@ -129,10 +129,12 @@ def test_a_signal_ends_the_run_with_its_code_and_no_output(tmp_path, number, cod
         stderr=subprocess.PIPE,
         text=True,
     )
-    time.sleep(2.5)
+    assert running.stderr is not None
+    assert running.stderr.readline().startswith("plan: ")  # it is at work
+    time.sleep(0.5)
     running.send_signal(number)
     _, err = running.communicate(timeout=60)
-    assert running.returncode == code
+    assert running.returncode == code, err
     assert err.splitlines()[-1].startswith("error: ")
     assert "Traceback" not in err
     assert {entry.name for entry in tmp_path.iterdir()} == {"big.npy", "labels.npy"}

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from types import FrameType
 from typing import Annotated
 
 import typer
 
 from pdac_cli import __version__
 from pdac_cli.cli.compare import compare
+from pdac_cli.cli.experiment import experiment
 from pdac_cli.cli.extract import extract
 from pdac_cli.cli.fit import fit
 from pdac_cli.cli.merge import merge
+from pdac_cli.cli.process import INTERRUPTED, TERMINATED, Terminated, discard_output, safe_streams, signals_raised
 from pdac_cli.cli.select import select
 from pdac_cli.cli.stream import stream
 from pdac_cli.cli.train_cl import train_cl
 from pdac_cli.cli.valex import valex
 from pdac_cli.errors import PdacError
-
-_INTERRUPTED, _TERMINATED = 130, 143  # 128 + the signal's number
 
 app = typer.Typer(
     name="pdac",
@@ -32,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (extract, fit, select, compare, stream, merge, valex):
+for verb in (extract, fit, select, compare, stream, merge, experiment, valex):
     app.command()(verb)
 app.command("train-cl")(train_cl)
 
@@ -47,40 +45,49 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line; the one place where errors become exit codes."""
-    signal.signal(signal.SIGTERM, _terminated)
+    """Run the command line."""
+    with safe_streams():
+        code = _run()
+    sys.exit(code)
+
+
+def _run() -> int:
+    """Return the exit code; the one place where errors become one."""
     try:
-        code = app(standalone_mode=False)
-        sys.stdout.flush()
-        if code == _INTERRUPTED:  # Typer has caught the KeyboardInterrupt
-            code = _fail("interrupted; the output is as it was before", _INTERRUPTED)
+        with signals_raised():
+            code = int(app(standalone_mode=False) or 0)
+            sys.stdout.flush()
+        if code == INTERRUPTED:  # Typer has caught the KeyboardInterrupt
+            return _interrupted()
     except PdacError as error:
-        code = _fail(str(error), error.exit_code)
-    except BrokenPipeError:
-        # Whoever read our output has had enough, which is no error; nothing must be flushed into the pipe at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
+        return _fail(str(error), error.exit_code)
+    except BrokenPipeError:  # whoever read our output has had enough, which is no error
+        discard_output()
+        return 0
     except KeyboardInterrupt:
-        code = _fail("interrupted; the output is as it was before", _INTERRUPTED)
+        return _interrupted()
+    except Terminated:
+        return _fail("terminated; every output is as it was before, or complete", TERMINATED)
     except OSError as error:
         if error.errno is None or error.filename is not None:
             raise
-        code = _fail(f"standard output: {os.strerror(error.errno).lower()}; expected room for the result", 5)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
+        return _fail(f"standard output: {os.strerror(error.errno).lower()}; expected room for the result", 5)
     except Exception as error:
         # Typer's own usage errors; its base class is private, its exit code and message are not.
         if not hasattr(error, "format_message"):
             raise
-        code = _fail(f"{error.format_message().rstrip('.')}; see pdac --help", 2)
-    sys.exit(code or 0)
+        return _fail(f"{error.format_message().rstrip('.')}; see pdac --help", 2)
+    return code
+
+
+def _interrupted() -> int:
+    # An interrupt within the execution of a string, such as the making of a dataclass, would have the interpreter end
+    # by SIGINT instead of our code, unless another string has been executed since.
+    exec("")
+    return _fail("interrupted; every output is as it was before, or complete", INTERRUPTED)
 
 
 def _fail(message: str, code: int) -> int:
     print(f"error: {message}", file=sys.stderr)
     return code
-
-
-def _terminated(_signal: int, _frame: FrameType | None) -> None:
-    """Leave through the open contexts, so that temporaries are removed."""
-    print("error: terminated; the output is as it was before", file=sys.stderr)
-    sys.exit(_TERMINATED)

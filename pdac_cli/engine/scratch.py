@@ -32,10 +32,7 @@ def write_at(file: IO[bytes], data: memoryview, at: int) -> None:
             done = os.pwrite(file.fileno(), data, at)
             data, at = data[done:], at + done
     except OSError as error:
-        raise StorageError(
-            f"the scratch file in {tempfile.gettempdir()}: {os.strerror(error.errno or 0).lower()}; "
-            "set TMPDIR to a larger disk or raise --memory"
-        ) from error
+        raise _refused(error) from error
 
 
 def read_at(file: IO[bytes], into: memoryview, at: int) -> None:
@@ -54,9 +51,20 @@ def allocator(limit: int) -> Allocate:
             return np.zeros(shape)
         _check_room(size)
         with tempfile.TemporaryFile(prefix="pdac-") as file:  # the mapping outlives the file object
-            return np.memmap(file, np.float64, "w+", shape=shape)
+            try:  # now, for a disk that is full when a page of it is written ends the process
+                os.posix_fallocate(file.fileno(), 0, size)
+            except OSError as error:
+                raise _refused(error) from error
+            return np.memmap(file, np.float64, "r+", shape=shape)
 
     return allocate
+
+
+def _refused(error: OSError) -> StorageError:
+    return StorageError(
+        f"the scratch file in {tempfile.gettempdir()}: {os.strerror(error.errno or 0).lower()}; "
+        "set TMPDIR to a larger disk or raise --memory"
+    )
 
 
 def _check_room(size: int) -> None:
