@@ -26,6 +26,7 @@ class Purpose(IntEnum):
     SAMPLE_DATA = 5
     ADMIT = 20  # into the stream's buffer
     REPLACE = 21  # which row of it
+    KEEP = 22  # what else a streaming method draws when a batch arrives
     CLASS_ORDER = 40
     IMBALANCE = 41  # which rows of a class are left
     HOLD_OUT = 42  # rows to test on, where there are none

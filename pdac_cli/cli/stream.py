@@ -110,8 +110,8 @@ def stream(
         follow,
         timeout,
         StreamDensityOptions(dim, components, ridge, beta, step_rows, solver),
-        RunOptions(quiet=quiet, verbose=verbose, json=as_json, force=force),
-        seed,
+        run=RunOptions(quiet=quiet, verbose=verbose, json=as_json, force=force),
+        seed=seed,
     )
     from pdac_cli.commands.stream import run
 

@@ -85,7 +85,7 @@ def _run(options: StreamOptions, console: Console) -> StreamSummary:
         growing = options.input.paths[-1] if options.follow else None
         legs = plan_legs(names, running.places, options.input, growing)
         note_seen(names, legs, console)
-        before = running.stream.reservoir.seen
+        before = running.stream.buffer.seen
         if options.trace is not None and not resumed:
             running.save()  # so that a rerun after a kill knows the trace as its own
         report = Reporter(options, running.stream, resumed)
@@ -93,7 +93,7 @@ def _run(options: StreamOptions, console: Console) -> StreamSummary:
             with report.line():
                 running.travel(legs, report, stopping)
             seconds = report.seconds
-            console.detail(f"{running.stream.reservoir.seen - before:,} rows in {seconds:.2f} s")
+            console.detail(f"{running.stream.buffer.seen - before:,} rows in {seconds:.2f} s")
             if legs or not resumed:
                 running.save()
             _warn(running, options, console)
@@ -136,8 +136,8 @@ def _look(options: StreamOptions, resumed: bool, console: Console) -> tuple[tupl
 
 def _warn(running: Run, options: StreamOptions, console: Console) -> None:
     stream = running.stream
-    if options.budget > stream.reservoir.seen:
-        seen = f"there are {stream.reservoir.seen:,} usable rows"
+    if options.budget > stream.buffer.seen:
+        seen = f"there are {stream.buffer.seen:,} usable rows"
         console.warn(f"--budget is {options.budget:,} and {seen}; all are kept")
     elif options.budget < len(stream.rows):
         console.warn(
@@ -162,7 +162,7 @@ def _write(running: Run, options: StreamOptions, resumed: bool) -> None:
         fingerprint = _fingerprint([place.fingerprint for place in running.places])
         stored = StoredModel(model, fingerprint, running.label_names, outcome_options(options), options.seed)
         write_model(stored, options.model, force)
-    columns = running.stream.reservoir.columns
+    columns = running.stream.buffer.columns
     index = Index(
         row=columns["row"],
         source=columns["source"],
@@ -190,19 +190,19 @@ def _fingerprint(fingerprints: list[str]) -> str:
 
 def _summary(running: Run, options: StreamOptions, before: int, seconds: float, console: Console) -> StreamSummary:
     stream, names = running.stream, running.label_names
-    kept = dict(zip(*np.unique(stream.reservoir.columns["label"], return_counts=True), strict=True))
-    new = stream.reservoir.seen - before
+    kept = dict(zip(*np.unique(stream.buffer.columns["label"], return_counts=True), strict=True))
+    new = stream.buffer.seen - before
     return StreamSummary(
         output=str(options.output),
         state=str(options.state) if options.state else None,
         model=str(options.model) if options.model else None,
         method=options.method.value,
         budget=options.budget,
-        kept=stream.reservoir.size,
-        rows=stream.reservoir.seen,
+        kept=stream.buffer.size,
+        rows=stream.buffer.seen,
         new_rows=new,
         sources=len(running.places),
-        replaced=stream.reservoir.replaced,
+        replaced=stream.buffer.replaced,
         mean_log_density=mean_log_density(stream),
         rows_per_second=round(new / seconds, 1) if new else None,
         dropped=running.dropped,

@@ -27,8 +27,8 @@ class Reporter:
         self._every = _TRACE_BATCHES * options.batch
         self._shown = not (options.run.quiet or options.run.json) and sys.stderr.isatty()
         self._begun = self._last = time.monotonic()
-        self._rows = self._first_rows = stream.reservoir.seen
-        self._replaced = stream.reservoir.replaced
+        self._rows = self._first_rows = stream.buffer.seen
+        self._replaced = stream.buffer.replaced
         self._trace = None
         if options.trace is not None:
             self._trace = TraceFile(options.trace, _COLUMNS, self._rows, options.run.force or resumed)
@@ -40,7 +40,7 @@ class Reporter:
 
     def batch(self, stream: Stream, last: bool = False) -> None:
         """Be told that a batch is done."""
-        seen = stream.reservoir.seen
+        seen = stream.buffer.seen
         due = seen // self._every > self._rows // self._every or (last and seen > self._rows)
         if due and (self._trace is not None or self._shown):
             self._tell(stream)
@@ -56,7 +56,7 @@ class Reporter:
                 sys.stderr.flush()
 
     def _tell(self, stream: Stream) -> None:
-        now, seen, buffer = time.monotonic(), stream.reservoir.seen, stream.reservoir
+        now, seen, buffer = time.monotonic(), stream.buffer.seen, stream.buffer
         speed = (seen - self._rows) / max(now - self._last, 1e-9)
         turnover = (buffer.replaced - self._replaced) / max(buffer.size, 1)
         labels, counts = np.unique(buffer.columns["label"], return_counts=True)
@@ -79,6 +79,6 @@ class Reporter:
 
 def mean_log_density(stream: Stream) -> float | None:
     """Return the mean log p̂(z) of the buffer's rows, as of when they entered; None if none has one."""
-    log_p = stream.reservoir.columns["log_density"]
+    log_p = stream.buffer.columns["log_density"]
     known = log_p[~np.isnan(log_p)]
     return float(known.mean()) if len(known) else None

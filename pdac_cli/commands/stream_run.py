@@ -54,7 +54,7 @@ class Run:
         stream, arrays = self.stream, pack(self.stream)
         state = State(outcome_options(self.options), stream.features, tuple(self.places), self.label_names, arrays)
         write_state(state, self.options.state)
-        self.saved = stream.reservoir.seen
+        self.saved = stream.buffer.seen
         size = sum(array.nbytes for array in arrays.values())
         self.save_rows = self.options.state_every or max(_SAVE_ROWS, int(size / (_SAVE_SHARE * 4 * stream.features)))
 
@@ -94,7 +94,7 @@ class Run:
             self.stream.take(leg.source, batch.ids, batch.h, labels)
             self._stand(leg, batch.stop, source.n)
             report.batch(self.stream)
-            if self.options.state is not None and self.stream.reservoir.seen - self.saved >= self.save_rows:
+            if self.options.state is not None and self.stream.buffer.seen - self.saved >= self.save_rows:
                 self._mark(leg)
                 self.save()
             self._check_stop(stopping, leg)
@@ -121,7 +121,7 @@ class Run:
             self._mark(leg)
         self.save()
         raise Stopped(
-            f"stopped after {self.stream.reservoir.seen:,} rows of the stream; they are kept in {self.options.state}; "
+            f"stopped after {self.stream.buffer.seen:,} rows of the stream; they are kept in {self.options.state}; "
             "run the same command again to go on"
         )
 
@@ -148,7 +148,7 @@ def begin(options: StreamOptions, features: int) -> Run:
     state = read_state(options.state)
     check_options(state, options.state, outcome_options(options), features)
     stream = _unpacked(state, options.state, options)
-    run = Run(options, stream, list(state.places), state.label_names, saved=stream.reservoir.seen)
+    run = Run(options, stream, list(state.places), state.label_names, saved=stream.buffer.seen)
     run.save_rows = options.state_every or _SAVE_ROWS
     return run
 

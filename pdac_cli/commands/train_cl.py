@@ -11,9 +11,10 @@ from pathlib import Path
 
 from pdac_cli.commands.stopping import stop_requests
 from pdac_cli.commands.train_cl_data import open_samples
-from pdac_cli.commands.train_cl_memory import ChosenMemory, NoMemory, Silent, SpeakingMemory, StreamMemory
+from pdac_cli.commands.train_cl_memory import ChosenMemory, NoMemory, Silent, SpeakingMemory
 from pdac_cli.commands.train_cl_plan import check_plan, config_of, methods_of, settled, sharing_of
 from pdac_cli.commands.train_cl_report import SeedResult, TrainSummary, results_of, seed_result, summary_of, table_of
+from pdac_cli.commands.train_cl_stream import StreamMemory
 from pdac_cli.console import Console
 from pdac_cli.engine.resources import one_blas_thread
 from pdac_cli.engine.source import Tick
@@ -23,8 +24,9 @@ from pdac_cli.learning.checkpoints import Checkpoint
 from pdac_cli.learning.devices import choose_device
 from pdac_cli.learning.heads import new_network
 from pdac_cli.learning.learner import Learner, set_threads
-from pdac_cli.learning.loop import Progress, Schedule, learn, unpacked
+from pdac_cli.learning.loop import Schedule, learn, unpacked
 from pdac_cli.learning.parallel import Ranks, joined_ranks, local_device
+from pdac_cli.learning.progress import Progress
 from pdac_cli.learning.samples import Samples, first_rows
 from pdac_cli.learning.tasks import Task, order_classes, split_tasks
 from pdac_cli.options.select import Allocation, SelectOptions
@@ -32,6 +34,7 @@ from pdac_cli.options.shared import InputOptions
 from pdac_cli.options.stream import StreamAllocation, StreamMethod, StreamOptions
 from pdac_cli.options.stream import StreamDensityOptions as StreamDensity
 from pdac_cli.options.train_cl import Setting, TrainOptions
+from pdac_cli.selection.streams.methods import STREAMING_METHODS
 
 _RUNS = Path("runs")
 _FEWEST_IMAGES = 2  # of a task
@@ -169,5 +172,5 @@ def _memory(experiment: Experiment, method: str, seed: int, tasks: list[Task], p
         allocation=StreamAllocation.JOINT if joint else StreamAllocation.PER_CLASS, window=options.window,
     )  # fmt: skip
     dim = 8 * (options.learning.width or 1) if samples.how is not None else samples.x.shape[1]
-    scored = dim if method == StreamMethod.SPDAC else 1
+    scored = dim if STREAMING_METHODS[stream.method].needs_features else 1
     return StreamMemory(samples, place, ranks.shared, ranks.first, stream, scored, tasks)

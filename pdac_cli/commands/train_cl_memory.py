@@ -1,4 +1,4 @@
-"""The replay buffer of a continual run: chosen after each task, or kept along the stream of its batches."""
+"""The replay buffer of a continual run, chosen after each task; or none."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from pdac_cli.commands.train_cl_source import TaskSource
 from pdac_cli.console import Console
 from pdac_cli.density.blocks import Array
 from pdac_cli.density.model import Scorer
-from pdac_cli.engine.packing import pack, unpack
 from pdac_cli.engine.source import count_classes, make_plan
-from pdac_cli.engine.streaming import Stream
-from pdac_cli.files.index import Index, Source, read_index, write_index
+from pdac_cli.files.index import Index, read_index, write_index
 from pdac_cli.files.model import StoredModel, read_model, write_model
 from pdac_cli.files.runs import SeedFolder
-from pdac_cli.learning.loop import Memory, Outputs
+from pdac_cli.learning.memory import NOTHING, Memory, Outputs, Stored
 from pdac_cli.learning.samples import Samples
 from pdac_cli.learning.tasks import Task
 from pdac_cli.options.select import SelectOptions
-from pdac_cli.options.stream import StreamMethod, StreamOptions
+from pdac_cli.options.stream import MethodOptions
 from pdac_cli.selection.gradients import residuals
 from pdac_cli.selection.methods import method_named
 from pdac_cli.selection.rows import Reference
+from pdac_cli.selection.streams.er import ER
+from pdac_cli.selection.streams.interface import StreamingMethod
 
 _BLIND = ("uniform",)  # methods that look at no row
 _IMPOSSIBLE = -1e9  # logit of a label that no row has
@@ -52,8 +52,8 @@ class SpeakingMemory(Memory, Protocol):
 
 
 @dataclass
-class _Kept:
-    """What both kinds of buffer share: the samples, the folder, and the numbers of rows in the data."""
+class Kept:
+    """What all buffers share: the samples, the folder, and the numbers of rows in the data."""
 
     samples: Samples
     folder: SeedFolder
@@ -68,17 +68,24 @@ class _Kept:
         return digest.hexdigest()
 
     def places(self, rows: Array) -> Array:
-        """Return the positions among the training samples of rows of the data, ascending: (m,) -> (m,)."""
-        return np.sort(np.searchsorted(self.samples.origin.rows, rows))
+        """Return the positions among the training samples of rows of the data: (m,) -> (m,)."""
+        return np.searchsorted(self.samples.origin.rows, rows)
 
     def labels(self, rows: Array) -> Array:
         """Return the labels of training samples: (m,) -> (m,)."""
         labels: Array = self.samples.labels[self.samples.y.cpu().numpy()[rows]]
         return labels
 
+    def by_label(self, rows: Array, outputs: Outputs) -> tuple[Array, Array]:
+        """Return features and logits of training samples, a column for every label: (m,) -> (m, D), (m, K)."""
+        h, found = outputs(rows)
+        logits = np.full((len(h), int(self.samples.labels[-1]) + 1), _IMPOSSIBLE, np.float32)
+        logits[:, self.samples.labels] = found
+        return h, logits
+
 
 @dataclass
-class ChosenMemory(_Kept):
+class ChosenMemory(Kept):
     """The paper's Algorithm 1: rows are chosen after each task, and earlier tasks give up some."""
 
     options: SelectOptions
@@ -86,13 +93,15 @@ class ChosenMemory(_Kept):
     console: Silent = field(default_factory=Silent)
     index: Index | None = None
     streams: bool = False
-    scores: bool = False
+    method: StreamingMethod = ER
+    settings: MethodOptions = field(default_factory=MethodOptions)
+    _stored: Stored = NOTHING
 
-    def rows(self) -> Array:
+    def stored(self) -> Stored:
         """Return the training rows to replay from, in the data's order, whatever the order they were chosen in."""
-        return self._rows if self.index is not None else np.empty(0, np.int64)
+        return self._stored
 
-    def offer(self, task: Task, rows: Array, h: Array | None) -> None:
+    def offer(self, task: Task, rows: Array, h: Array | None, score: Array | None, outputs: Outputs) -> None:
         """Take no notice: rows are chosen after the task."""
 
     def end_task(self, task: Task, outputs: Outputs) -> None:
@@ -122,31 +131,24 @@ class ChosenMemory(_Kept):
 
     def _set(self, index: Index | None) -> None:
         self.index = index
-        self._rows = np.empty(0, np.int64) if index is None else self.places(index.row)
+        self._stored = NOTHING if index is None else Stored.of(self.places(index.row), index.task)
 
     def _source(self, task: Task, outputs: Outputs) -> TaskSource:
         """Return the task's rows with what the network makes of them."""
         if self.options.method in _BLIND:
             h, logits = np.zeros((len(task.train), 1), np.float32), np.zeros((len(task.train), 1), np.float32)
         else:
-            h, logits = self._outputs(task.train, outputs)
+            h, logits = self.by_label(task.train, outputs)
         origin = self.samples.origin
         return TaskSource(
             origin.rows[task.train], h, self.labels(task.train), logits, origin.total, self.fingerprint(task),
             origin.files, self.samples.label_names,
         )  # fmt: skip
 
-    def _outputs(self, rows: Array, outputs: Outputs) -> tuple[Array, Array]:
-        """Return features and logits of training samples, a column for every label: (m,) -> (m, D), (m, K)."""
-        h, found = outputs(rows)
-        logits = np.full((len(h), int(self.samples.labels[-1]) + 1), _IMPOSSIBLE, np.float32)
-        logits[:, self.samples.labels] = found
-        return h, logits
-
     def _reference(self, outputs: Outputs) -> Reference:
         """Return the stored rows as the network has them now, for the methods that compare new rows with them."""
-        h, logits = self._outputs(self._rows, outputs)
-        return Reference(h.astype(np.float64), residuals(logits, self.labels(self._rows)))
+        h, logits = self.by_label(self._stored.rows, outputs)
+        return Reference(h.astype(np.float64), residuals(logits, self.labels(self._stored.rows)))
 
     def _fit(self, source: TaskSource, task: int) -> None:
         """Fit and store the densities of the task's classes."""
@@ -175,81 +177,19 @@ class ChosenMemory(_Kept):
 
 
 @dataclass
-class StreamMemory(_Kept):
-    """The paper's Algorithm 2, or plain reservoir sampling: each batch of a task's first epoch is offered once."""
-
-    options: StreamOptions
-    dim: int
-    tasks: list[Task]  # of the whole run
-    streams: bool = True
-    console: Silent = field(default_factory=Silent)
-
-    def __post_init__(self) -> None:
-        """Begin with no rows."""
-        self.stream = Stream.begin(self.options, self.dim)
-        self.scores = self.options.method is StreamMethod.SPDAC
-        self._stale, self._rows = True, np.empty(0, np.int64)
-
-    def rows(self) -> Array:
-        """Return the training rows to replay from."""
-        if self._stale:
-            self._rows = self.places(self.stream.reservoir.columns["row"])
-            self._stale = False
-        return self._rows
-
-    def offer(self, task: Task, rows: Array, h: Array | None) -> None:
-        """Offer a batch to the buffer."""
-        features = np.zeros((len(rows), 1), np.float32) if h is None else h
-        ids, before = self.samples.origin.rows[rows], self.stream.reservoir
-        changes = (before.size, before.replaced)
-        self.stream.take(task.number - 1, ids, features, self.labels(rows))
-        after = self.stream.reservoir
-        self._stale = self._stale or changes != (after.size, after.replaced)
-
-    def end_task(self, task: Task, outputs: Outputs) -> None:  # noqa: ARG002
-        """Write the buffer as it is after the task."""
-        if self.first:
-            write_index(self._index(self.tasks[: task.number]), self.folder.buffer(task.number), force=True)
-
-    def state(self) -> dict[str, Array]:
-        """Return all that the stream knows."""
-        return pack(self.stream)
-
-    def restore(self, tasks_done: int, state: dict[str, Array]) -> None:  # noqa: ARG002
-        """Go back to a state."""
-        self.stream = unpack(state, self.options, self.dim)
-        self._stale = True
-
-    def _index(self, seen: list[Task]) -> Index:
-        columns, origin = self.stream.reservoir.columns, self.samples.origin
-        return Index(
-            row=columns["row"],
-            source=columns["source"],
-            task=columns["source"] + 1,
-            label=columns["label"],
-            log_density=columns["log_density"],
-            sources=tuple(Source(self.fingerprint(task), origin.files, origin.total, task.number) for task in seen),
-            method=self.options.method.value,
-            budget=self.options.budget,
-            seed=self.options.seed,
-            options={"acceptance": self.options.acceptance.value, "temperature": self.options.temperature},
-            label_names=self.samples.label_names,
-        )
-
-
-@dataclass
 class NoMemory:
     """A budget of 0: plain fine-tuning."""
 
     console: Silent = field(default_factory=Silent)
     streams: bool = False
-    scores: bool = False
+    method: StreamingMethod = ER
+    settings: MethodOptions = field(default_factory=MethodOptions)
 
-    def rows(self) -> Array:
+    def stored(self) -> Stored:
         """Return no rows."""
-        return np.empty(0, np.int64)
+        return NOTHING
 
-    def offer(self, task: Task, rows: Array, h: Array | None) -> None:
+    def offer(self, task: Task, rows: Array, h: Array | None, score: Array | None, outputs: Outputs) -> None:
         """Take no notice."""
 
     def end_task(self, task: Task, outputs: Outputs) -> None:

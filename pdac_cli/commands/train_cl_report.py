@@ -16,8 +16,8 @@ from rich.table import Table
 
 from pdac_cli.console import Console
 from pdac_cli.density.blocks import Array
-from pdac_cli.learning.loop import STAGES, Progress
 from pdac_cli.learning.metrics import average_accuracy, forgetting, paired_difference
+from pdac_cli.learning.progress import STAGES, Progress
 from pdac_cli.learning.samples import Samples
 from pdac_cli.learning.tasks import Task
 
@@ -37,7 +37,7 @@ class SeedResult:
     losses: list[list[float]]  # mean loss of each epoch, by task
     classes: list[list[int]]  # labels, by task
     train_rows: list[int]  # by task
-    seconds: dict[str, float]  # training, extraction, selection, evaluation
+    seconds: dict[str, float]  # by stage
     warnings: list[str]
 
     def line(self) -> str:
@@ -117,7 +117,7 @@ def table_of(results: Sequence[SeedResult]) -> str:
     rows = [["method", "seed", "acc", "fm", *(f"{stage}_seconds" for stage in STAGES)]]
     for result in results:
         fm = "" if result.fm is None else repr(result.fm)
-        times = [repr(result.seconds[stage]) for stage in STAGES]
+        times = [repr(result.seconds.get(stage, 0.0)) for stage in STAGES]
         rows.append([result.method, str(result.seed), repr(result.acc), fm, *times])
     return _csv(rows)
 
@@ -129,7 +129,7 @@ def by_method(results: Sequence[SeedResult]) -> list[MethodResult]:
         mine = [result for result in results if result.method == method]
         fms = [100 * result.fm for result in mine if result.fm is not None]
         matrices = [Progress(accuracy=result.accuracy).matrix() for result in mine]
-        seconds = {stage: float(np.mean([result.seconds[stage] for result in mine])) for stage in STAGES}
+        seconds = {stage: float(np.mean([result.seconds.get(stage, 0.0) for result in mine])) for stage in STAGES}
         found.append(
             MethodResult(
                 method,
@@ -201,12 +201,13 @@ def matrix_table(found: MethodResult) -> str:
 def methods_table(methods: Sequence[MethodResult]) -> str:
     """Return mean ± standard deviation over seeds, and the mean seconds of each stage."""
     table = Table(box=box.SIMPLE)
-    for name in ("method", "seeds", "ACC", "FM", "training", "extraction", "selection", "evaluation"):
+    stages = [stage for stage in STAGES if any(found.seconds[stage] for found in methods)]
+    for name in ("method", "seeds", "ACC", "FM", *stages, "in all"):
         table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
     for found in methods:
         fm = "" if found.fm is None else spread(found.fm)
-        times = [f"{found.seconds[stage]:.2f}" for stage in STAGES]
-        table.add_row(found.method, str(len(found.seeds)), spread(found.acc), fm, *times)
+        times = [*(found.seconds[stage] for stage in stages), sum(found.seconds.values())]
+        table.add_row(found.method, str(len(found.seeds)), spread(found.acc), fm, *(f"{each:.2f}" for each in times))
     return f"mean ± standard deviation over seeds; seconds per seed\n{rendered(table)}"
 
 

@@ -12,33 +12,34 @@ from pdac_cli.density.moments import DenseMoments, SketchMoments
 from pdac_cli.density.streaming import Fitted, StreamedClass, new_class
 from pdac_cli.engine.streaming import Stream
 from pdac_cli.options.stream import StreamOptions
-from pdac_cli.selection.reservoir import COLUMNS, Reservoir
+from pdac_cli.selection.streams.buffer import Buffer
 
 Arrays = dict[str, Array]
 
 
 def pack(stream: Stream) -> Arrays:
     """Return everything the stream knows.  Arrays of C classes; those of a ragged kind are joined end to end."""
-    classes = list(stream.classes.values())
+    classes, recent = list(stream.classes.values()), stream.densities.recent
     fitted = [known.fitted for known in classes if known.fitted is not None]
     moments = [known.moments for known in classes if known.moments.count]
     pending = [rows for known in classes for rows in known.pending]
     kept = [known.kept for known in classes if known.kept is not None]
     arrays: Arrays = {
-        "seen": np.array([stream.reservoir.seen, stream.reservoir.replaced]),
+        "seen": np.array([stream.buffer.seen, stream.buffer.replaced]),
         "rows/label": np.array(list(stream.rows), np.int64),
         "rows/count": np.array(list(stream.rows.values()), np.int64),
-        **{f"buffer/{name}": column for name, column in stream.reservoir.columns.items()},
+        **{f"buffer/{name}": column for name, column in stream.buffer.columns.items()},
+        **{f"memo/{name}": value for name, value in stream.memo.items()},
         "class/label": np.array([known.label for known in classes], np.int64),
         "class/unit": np.array([known.unit for known in classes], np.float64),
         "class/count": np.array([known.moments.count for known in classes], np.int64),
         "class/waiting": np.array([known.waiting for known in classes], np.int64),
         "class/fitted": np.array([known.fitted is not None for known in classes], np.int64),
-        "class/recent": np.array([len(stream.recent[known.label]) for known in classes], np.int64),
+        "class/recent": np.array([len(recent[known.label]) for known in classes], np.int64),
         "class/kept": np.array([0 if known.kept is None else len(known.kept) for known in classes], np.int64),
         "pending": _smallest(_joined(pending, (0, stream.features))),
         "kept": _smallest(_joined(kept, (0, stream.features))),
-        "recent": _joined([stream.recent[known.label] for known in classes], (0,)),
+        "recent": _joined([recent[known.label] for known in classes], (0,)),
         "moments/mean": _joined([m.mean[None] for m in moments], (0, stream.features)),
         "moments/width": np.array([_width(m) for m in moments], np.int64),
         "moments/scatter": _joined([_values(m) for m in moments], (0,)),
@@ -46,12 +47,13 @@ def pack(stream: Stream) -> Arrays:
     return {**arrays, **_pack_fitted(fitted, stream.features)}
 
 
-def unpack(arrays: Mapping[str, Array], options: StreamOptions, features: int) -> Stream:
+def unpack(arrays: Mapping[str, Array], options: StreamOptions, features: int, network: bool = False) -> Stream:
     """Return the stream that was packed; raise KeyError, ValueError or IndexError where the arrays are not one."""
-    stream = Stream.begin(options, features)
-    columns: Arrays = {name: np.array(arrays[f"buffer/{name}"], kind) for name, kind in COLUMNS.items()}
+    stream = Stream.begin(options, features, network=network)
+    columns = {name: np.array(arrays[f"buffer/{name}"], empty.dtype) for name, empty in stream.buffer.columns.items()}
     seen, replaced = map(int, arrays["seen"])
-    stream.reservoir = Reservoir(options.budget, options.acceptance, options.seed, columns, seen, replaced)
+    stream.buffer = Buffer(options.budget, columns, seen, replaced)
+    stream.memo = {name.removeprefix("memo/"): np.array(arrays[name]) for name in arrays if name.startswith("memo/")}
     stream.rows = dict(zip(arrays["rows/label"].tolist(), arrays["rows/count"].tolist(), strict=True))
     moments, fitted = _Reader(arrays, "moments"), iter(_unpack_fitted(arrays))
     at = rows = held = 0
@@ -65,7 +67,7 @@ def unpack(arrays: Mapping[str, Array], options: StreamOptions, features: int) -
         known.kept = np.array(arrays["kept"][held : held + kept]) if kept else None
         known.fitted = next(fitted) if arrays["class/fitted"][c] else None
         stream.classes[label] = known
-        stream.recent[label] = np.array(arrays["recent"][at : at + recent])
+        stream.densities.recent[label] = np.array(arrays["recent"][at : at + recent])
         rows, held, at = rows + waiting, held + kept, at + recent
     return stream
 

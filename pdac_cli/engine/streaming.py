@@ -1,4 +1,4 @@
-"""The stream at work: batches to densities, ε and the buffer (the paper's Algorithm 2)."""
+"""The stream at work: batches to the buffer, by the rule of a method."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pdac_cli.density.blocks import Array
-from pdac_cli.density.streaming import StreamedClass, add_rows, new_class, score
-from pdac_cli.options.stream import StreamAllocation, StreamMethod, StreamOptions
-from pdac_cli.selection.reservoir import Reservoir, latest, relative_to_batch, relative_to_latest
-
-Groups = list[tuple[int, Array]]  # each label of a batch and the positions of its rows
+from pdac_cli.density.streaming import StreamedClass
+from pdac_cli.engine.densities import Densities
+from pdac_cli.options.stream import StreamOptions
+from pdac_cli.selection.streams.buffer import Buffer
+from pdac_cli.selection.streams.interface import Batch, Held, Look, StreamingMethod
+from pdac_cli.selection.streams.methods import STREAMING_METHODS
 
 
 @dataclass
@@ -21,56 +22,64 @@ class Stream:
 
     options: StreamOptions
     features: int  # D
-    reservoir: Reservoir
+    buffer: Buffer
+    densities: Densities
     rows: dict[int, int] = field(default_factory=dict)  # n_y of each class, in order of appearance
-    classes: dict[int, StreamedClass] = field(default_factory=dict)  # those with a density to follow
-    recent: dict[int, Array] = field(default_factory=dict)  # T·log p(ξ|y) of each class's latest rows, (m,) each
+    memo: dict[str, Array] = field(default_factory=dict)  # what the method remembers beside the buffer
 
     @classmethod
-    def begin(cls, options: StreamOptions, features: int) -> Stream:
-        """Return the stream before its first row."""
-        return cls(options, features, Reservoir.empty(options.budget, options.acceptance, options.seed))
+    def begin(cls, options: StreamOptions, features: int, logits: int = 0, network: bool = False) -> Stream:
+        """Return the stream before its first row.
 
-    def take(self, source: int, ids: Array, h: Array, y: Array) -> None:
-        """Take in one batch of a source: ids (n,), h (n, D), y (n,)."""
+        Methods that look at stored rows ask the network; where there is none, D features and K logits are stored.
+        """
+        method = STREAMING_METHODS[options.method]
+        more = {name: np.empty(0) for name in method.columns}
+        if method.looks_at_stored and not network:
+            more |= {"h": np.empty((0, features), np.float32), "z": np.empty((0, logits), np.float32)}
+        return cls(options, features, Buffer.empty(options.budget, more), Densities(options, features))
+
+    @property
+    def method(self) -> StreamingMethod:
+        """What is kept by which rule."""
+        return STREAMING_METHODS[self.options.method]
+
+    @property
+    def classes(self) -> dict[int, StreamedClass]:
+        """The classes with a density to follow."""
+        return self.densities.classes
+
+    def take(
+        self,
+        source: int,
+        ids: Array,
+        h: Array,
+        y: Array,
+        z: Array | None = None,
+        score: Array | None = None,
+        look: Look | None = None,
+    ) -> None:
+        """Take in one batch of a source: ids (n,), h (n, D), y (n,), logits z (n, K), the method's own score (n,).
+
+        `look` shows stored rows, by their slots, as a network has them now.
+        """
         groups = list(_by_class(y))
         for label, rows in groups:
             self.rows[label] = self.rows.get(label, 0) + len(rows)
-        if self.options.method is StreamMethod.ER:
-            log_p, epsilon = np.full(len(y), np.nan), np.ones(len(y))
-        else:
-            log_p = self._log_conditional(h, groups)
-            epsilon = self._within_class(log_p, groups)
-            for label, rows in groups:
-                log_p[rows] += np.log(self.rows[label] / (self.reservoir.seen + len(y)))  # Eq. (9)
-            if self.options.allocation is StreamAllocation.JOINT:
-                epsilon = relative_to_batch(self.options.temperature * log_p)
-        columns = {"source": np.full(len(y), source), "row": ids, "label": y, "log_density": log_p}
-        self.reservoir.offer(columns, epsilon)
+        log_p, epsilon = np.full(len(y), np.nan), None
+        if self.method.needs_density:
+            log_p, epsilon = self.densities.take(h, groups, self.rows)
+        columns = {"source": np.full(len(y), source), "row": ids, "label": y, "log_density": log_p, "h": h}
+        columns["z"] = np.empty((len(y), 0)) if z is None else z
+        columns |= {name: np.full(len(y), np.nan) for name in self.method.columns}
+        if score is not None:
+            columns["score"] = score
+        seed, acceptance, settings = self.options.seed, self.options.acceptance, self.options.settings
+        held = Held(self.buffer, seed, look or self._stored, acceptance, settings, self.memo)
+        self.method.keep(held, Batch(columns, h, z, epsilon))
 
-    def _log_conditional(self, h: Array, groups: Groups) -> Array:
-        """Update the classes of the batch and return log p(ξ|y) of its rows, NaN without a density: (n,)."""
-        for label, rows in groups:
-            if label not in self.classes:
-                self.classes[label] = new_class(label, self.features, self.options.density)
-                self.recent[label] = np.empty(0)
-            add_rows(self.classes[label], h[rows], self.options.density, self.options.seed)
-        return score([(self.classes[label], rows) for label, rows in groups], h.astype(np.float64))
-
-    def _within_class(self, log_p: Array, groups: Groups) -> Array:
-        """Return ε of the batch's rows among those of their class, Eq. (18), 1 without a density: (n,)."""
-        window, log_w = self.options.window, self.options.temperature * log_p
-        known = [(label, rows) for label, rows in groups if not np.isnan(log_p[rows[0]])]  # all of a class or none
-        if window == 0:
-            epsilon = np.ones(len(log_p))
-            for _, rows in known:
-                epsilon[rows] = relative_to_batch(log_w[rows])
-            return epsilon
-        last = np.zeros((len(log_p), window))
-        for label, rows in known:
-            last[rows] = latest(self.recent[label], log_w[rows], window)
-            self.recent[label] = np.concatenate([self.recent[label], log_w[rows]])[-window:]
-        return np.where(np.isnan(log_w), 1.0, relative_to_latest(log_w, last))
+    def _stored(self, slots: Array) -> tuple[Array, Array]:
+        return self.buffer.columns["h"][slots], self.buffer.columns["z"][slots]
 
 
 def _by_class(y: Array) -> Iterator[tuple[int, Array]]:

@@ -49,20 +49,26 @@ class Learner:
         self._optimizer = torch.optim.SGD(self.network.parameters(), self.options.lr)
         self._scaler = torch.amp.GradScaler(self.device.type, enabled=self.options.amp is Amp.FP16)
         self._augmenter = self._new_augmenter()
+        self.classes = self.samples.y.cpu().numpy()  # (n,) of all training samples
         autocast(self.device, self.options.amp)  # refused now or never
 
-    def step(self, rows: Array, rng: np.random.Generator, wanted: int) -> tuple[Tensor, Array | None]:
+    def step(
+        self, rows: Array, rng: np.random.Generator, wanted: int, weight: Array | None = None
+    ) -> tuple[Tensor, Array | None]:
         """Take one step on training rows (b,); return the loss and the features (wanted, D) of the first of them.
 
-        The loss is the mean cross-entropy of the joint batch, whatever share of it this process has.  The features are
-        those of the pass that the step is made of: of the augmented rows, before the step.
+        The loss is the mean cross-entropy of the joint batch, whatever share of it this process has, or the sum by
+        `weight` (b,).  The features are those of the pass that the step is made of: of the augmented rows, before the
+        step.
         """
         share = self.ranks.part
         place = torch.from_numpy(rows).to(self.device)
-        x, y = self._inputs(place, rng), self.samples.y[place[share]]
+        x, y = self.inputs(place, rng), self.samples.y[place[share]]
         with autocast(self.device, self.options.amp):
             h, logits = self._both(x)
-            if self.ranks.world == 1:
+            if weight is not None:
+                loss = cross_entropy(logits, y, reduction="none") @ torch.from_numpy(weight).to(logits)
+            elif self.ranks.world == 1:
                 loss = cross_entropy(logits, y)
             else:  # gradients are averaged over the processes, so each gives its part of the joint mean that many times
                 loss = cross_entropy(logits, y, reduction="sum") * (self.ranks.world / len(rows))
@@ -81,6 +87,15 @@ class Learner:
         pairs = [(h.cpu().numpy(), logits.cpu().numpy()) for h, logits in self._passes(self.samples.x, rows)]
         return np.concatenate([h for h, _ in pairs]), np.concatenate([logits for _, logits in pairs])
 
+    def look(self, rows: Array) -> tuple[Array, Array]:
+        """Return what `outputs` does but for rounding, at once and without a copy of the network: for a few rows."""
+        self.network.eval()
+        with torch.inference_mode():
+            h, logits = Both(self.network)(self.plain(torch.from_numpy(rows).to(self.device)))
+        self.network.train()
+        # The same in all processes, but for a network whose last bits differ from machine to machine.
+        return self.ranks.shared((h.float().cpu().numpy(), logits.float().cpu().numpy()))
+
     def correct(self, rows: Array) -> Array:
         """Return which test rows (n,) are classified as what they are, among all classes: (n,) of bool."""
         found = torch.cat([logits.argmax(1) for _, logits in self._passes(self.samples.x_test, rows)])
@@ -95,7 +110,11 @@ class Learner:
         self.network.load_state_dict(state["network"])
         self._scaler.load_state_dict(state["scaler"])
 
-    def _inputs(self, rows: Tensor, rng: np.random.Generator) -> Tensor:
+    def plain(self, rows: Tensor) -> Tensor:
+        """Return a batch as the network takes it, not augmented, the whole of it in every process."""
+        return self.samples.x[rows] if self.samples.how is None else self.samples.how.standardise(self.samples.x[rows])
+
+    def inputs(self, rows: Tensor, rng: np.random.Generator) -> Tensor:
         """Return this process's share of a batch as the network takes it, augmented."""
         if self._augmenter is None or self.samples.how is None:
             return self.samples.x[rows[self.ranks.part]]

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,81 +19,15 @@ from torch import Tensor
 
 from pdac_cli.errors import DataError, Stopped
 from pdac_cli.learning.learner import Learner
+from pdac_cli.learning.lookahead import Lookahead
+from pdac_cli.learning.memory import Memory, Outputs
+from pdac_cli.learning.progress import Progress
 from pdac_cli.learning.tasks import Task
 from pdac_cli.rng import Purpose, generator
+from pdac_cli.selection.streams.interface import Step, StreamingMethod
 
 Array = NDArray[Any]
-Outputs = Callable[[Array], tuple[Array, Array]]  # training rows (n,) to features (n, D) and logits (n, C)
-STAGES = ("training", "extraction", "selection", "evaluation")
 _SAVE_SECONDS = 1.0  # epochs shorter than this are not all worth a checkpoint
-
-
-class Memory(Protocol):
-    """The replay buffer, however it is chosen."""
-
-    @property
-    def streams(self) -> bool:
-        """Whether rows are offered as they come, in a task's first epoch."""
-
-    @property
-    def scores(self) -> bool:
-        """Whether the features of offered rows are looked at."""
-
-    def rows(self) -> Array:
-        """Training rows to replay from: (m,)."""
-
-    def offer(self, task: Task, rows: Array, h: Array | None) -> None:
-        """Be told of a batch: rows (b,), features h (b, D)."""
-
-    def end_task(self, task: Task, outputs: Outputs) -> None:
-        """Choose what to keep after a task."""
-
-    def state(self) -> dict[str, Array]:
-        """What there is to know beyond the buffer after the last task, as arrays."""
-
-    def restore(self, tasks_done: int, state: dict[str, Array]) -> None:
-        """Go back to a state."""
-
-
-@dataclass
-class Progress:
-    """How far a run is, and what it has come to so far."""
-
-    task: int = 0  # finished
-    epoch: int = 0  # finished of the task under way
-    step: int = 0  # made of the epoch under way
-    loss: float = 0.0  # sum over these steps
-    losses: list[list[float]] = field(default_factory=list)  # mean loss of each epoch, by task
-    accuracy: list[list[float]] = field(default_factory=list)  # A_{t,j}, j ≤ t
-    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
-    _running: list[str] = field(default_factory=list)
-    _since: float = 0.0
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Count the time of a block as that of a stage; a stage within another is not counted twice."""
-        self.mark()
-        self._running.append(name)
-        try:
-            yield
-        finally:
-            self.mark()
-            self._running.pop()
-
-    def mark(self) -> None:
-        """Count the time up to now."""
-        now = time.perf_counter()
-        if self._running:
-            self.seconds[self._running[-1]] += now - self._since
-        self._since = now
-
-    def matrix(self) -> Array:
-        """Return the accuracies as (T, T), NaN above the diagonal."""
-        size = len(self.accuracy)
-        out = np.full((size, size), np.nan)
-        for t, row in enumerate(self.accuracy):
-            out[t, : len(row)] = row
-        return out
 
 
 @dataclass(frozen=True)
@@ -132,13 +65,20 @@ def learn(learner: Learner, tasks: Sequence[Task], memory: Memory, schedule: Sch
                 for step in range(progress.step, len(bounds) - 1):
                     key = (task.number, epoch, step)
                     new = order[bounds[step] : bounds[step + 1]]
-                    old = replayed(memory.rows(), options.replay_batch, generator(seed, Purpose.REPLAY, *key))
-                    wanted = len(new) if feeding and memory.scores else 0
-                    loss, h = learner.step(np.concatenate([new, old]), generator(seed, Purpose.AUGMENT, *key), wanted)
+                    coming = _step(learner, memory, task, new, seed, key)
+                    with progress.stage("retrieval"):
+                        rows = np.concatenate([new, memory.method.replay(coming)])
+                    weight, score = None, None
+                    if memory.method.weigh is not None and memory.streams:
+                        with progress.stage("weighting"):
+                            weight, score = memory.method.weigh(coming, rows)
+                    wanted = len(new) if feeding and features_of_pass(memory.method) else 0
+                    loss, h = learner.step(rows, generator(seed, Purpose.AUGMENT, *key), wanted, weight)
                     total += loss
                     if feeding:
                         with progress.stage("selection"):
-                            memory.offer(task, new, h)
+                            new_score = None if score is None else score[: len(new)]
+                            memory.offer(task, new, h, new_score, _timed(learner.look, progress))
                     progress.step = step + 1
                     schedule.tick(1)
                     # Processes that learn as one must stop at one place, and agreeing on it at every step is slow.
@@ -154,8 +94,8 @@ def learn(learner: Learner, tasks: Sequence[Task], memory: Memory, schedule: Sch
             if asked:
                 raise stopped(task, epoch)
         with progress.stage("selection"):
-            memory.end_task(task, _timed(learner, progress))
-            learner.ranks.check_same(memory.rows())
+            memory.end_task(task, _timed(learner.outputs, progress))
+            learner.ranks.check_same(memory.stored().rows)
         with progress.stage("evaluation"):
             progress.accuracy.append(accuracies(learner, tasks[: task.number]))
         progress.task, progress.epoch = task.number, 0
@@ -170,11 +110,27 @@ def batch_bounds(rows: int, batch: int) -> list[int]:
     return bounds
 
 
-def replayed(rows: Array, count: int, rng: np.random.Generator) -> Array:
-    """Draw rows of the buffer (m,), each at most once: (min(count, m),)."""
-    if len(rows) == 0 or count == 0:
-        return np.empty(0, np.int64)
-    return rng.choice(rows, min(count, len(rows)), replace=False)
+def features_of_pass(method: StreamingMethod) -> bool:
+    """Whether the method wants the features that the step itself computes, which cost nothing.
+
+    One that compares new rows with stored ones has both from the network as it is after the step.
+    """
+    return method.needs_features and not method.looks_at_stored
+
+
+def _step(learner: Learner, memory: Memory, task: Task, new: Array, seed: int, key: tuple[int, ...]) -> Step:
+    """Return what a method may know of the step that is coming."""
+    stored = memory.stored()
+    return Step(
+        new,
+        stored.rows,
+        stored.tasks < task.number,
+        learner.classes,
+        learner.options.replay_batch,
+        generator(seed, Purpose.REPLAY, *key),
+        Lookahead(learner, lambda: generator(seed, Purpose.AUGMENT, *key)),
+        memory.settings,
+    )
 
 
 def accuracies(learner: Learner, tasks: Sequence[Task]) -> list[float]:
@@ -211,10 +167,10 @@ def stopped(task: Task, epoch: int) -> Stopped:
     return Stopped(f"stopped in task {task.number}, epoch {epoch + 1}; all steps are kept; add --resume to go on")
 
 
-def _timed(learner: Learner, progress: Progress) -> Outputs:
+def _timed(pass_: Outputs, progress: Progress) -> Outputs:
     def outputs(rows: Array) -> tuple[Array, Array]:
         with progress.stage("extraction"):
-            return learner.outputs(rows)
+            return pass_(rows)
 
     return outputs
 

@@ -59,6 +59,22 @@ class StreamDensityOptions:
 
 
 @dataclass(frozen=True)
+class MethodOptions:
+    """What the streaming methods other than SPDAC have to set; each uses some of it."""
+
+    candidates: int = 128  # stored rows that er-mir and aser choose from
+    neighbours: int = 3  # K of aser's values
+    gradient_batches: int = 10  # of stored rows, that gss compares a gradient with
+
+    def __post_init__(self) -> None:
+        """Refuse values no data could make sense of."""
+        require(self.candidates >= 1, f"--candidates is {self.candidates}; expected at least 1 row")
+        require(self.neighbours >= 1, f"--neighbours is {self.neighbours}; expected at least 1")
+        batches = self.gradient_batches
+        require(batches >= 1, f"--gradient-batches is {batches}; expected at least 1")
+
+
+@dataclass(frozen=True)
 class StreamOptions:
     """``pdac stream``."""
 
@@ -78,6 +94,7 @@ class StreamOptions:
     follow: bool = False
     timeout: float = 60.0  # seconds without a new row after which a followed file counts as complete
     density: StreamDensityOptions = field(default_factory=StreamDensityOptions)
+    settings: MethodOptions = field(default_factory=MethodOptions)
     run: RunOptions = field(default_factory=RunOptions)
     seed: int = 0
 

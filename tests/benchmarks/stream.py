@@ -142,7 +142,7 @@ def in_the_middle(settings: StreamOptions, h: np.ndarray, y: np.ndarray, classes
     stream = Stream.begin(make_options(StreamSolver.WARM, 256), h.shape[1])
     rows = min(len(h), 60 * classes // BATCH * BATCH) - 2 * BATCH
     feed(stream, h, y, 0, rows)
-    stream.options = replace(stream.options, density=settings.density)
+    stream.densities.options = stream.options = replace(stream.options, density=settings.density)
     for known in stream.classes.values():
         if isinstance(known.moments, DenseMoments):
             known.moments.solver = settings.density.solver

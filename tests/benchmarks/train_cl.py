@@ -29,8 +29,9 @@ from pdac_cli.commands.train_cl_report import MethodResult
 from pdac_cli.learning.backbones import resnet18
 from pdac_cli.learning.heads import new_network
 from pdac_cli.learning.learner import Learner
-from pdac_cli.learning.loop import Progress, Schedule, learn
+from pdac_cli.learning.loop import Schedule, learn
 from pdac_cli.learning.preprocessing import Preprocessing
+from pdac_cli.learning.progress import Progress
 from pdac_cli.learning.samples import Origin, Samples
 from pdac_cli.learning.tasks import split_tasks
 from pdac_cli.options.shared import RunOptions

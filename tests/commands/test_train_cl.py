@@ -19,7 +19,8 @@ from torch.nn.functional import cross_entropy
 
 from pdac_cli.files.index import read_index
 from pdac_cli.learning.heads import new_network
-from pdac_cli.learning.loop import batch_bounds, replayed
+from pdac_cli.learning.loop import batch_bounds
+from pdac_cli.learning.progress import STAGES
 from pdac_cli.rng import Purpose, generator
 from pdac_cli.selection.methods import METHODS
 from tests.oracles import largest_remainder
@@ -86,7 +87,7 @@ def test_a_run_on_features_writes_what_the_readme_says(pdac, features, tmp_path)
         assert float(row["acc"]) == each["acc"] == pytest.approx(np.mean(matrix[-1]))
         assert float(row["fm"]) == pytest.approx(matrix[0][0] - matrix[1][0])
         assert each["classes"] == [[0, 1], [2, 5]]
-        assert set(each["seconds"]) == {"training", "extraction", "selection", "evaluation"}
+        assert set(each["seconds"]) == set(STAGES)
     seed = out / "pdac" / "seed-0"
     assert sorted(path.name for path in seed.iterdir()) == [
         "accuracy.csv", "buffer-1.json", "buffer-2.json", "result.json",
@@ -128,7 +129,8 @@ def by_hand(path: Path, replay: bool, epochs: int, seed: int = 0) -> list[list[f
             order = generator(seed, Purpose.BATCHES, task, epoch).permutation(mine)
             bounds, total = batch_bounds(len(mine), 32), 0.0
             for step in range(len(bounds) - 1):
-                old = replayed(before, 32, generator(seed, Purpose.REPLAY, task, epoch, step))
+                draw = generator(seed, Purpose.REPLAY, task, epoch, step).choice
+                old = draw(before, min(32, len(before)), replace=False) if len(before) else before
                 rows = np.concatenate([order[bounds[step] : bounds[step + 1]], old])
                 loss = cross_entropy(network(x[rows]), y[rows])
                 optimizer.zero_grad()

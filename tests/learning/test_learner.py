@@ -15,7 +15,7 @@ from pdac_cli.learning.backbones import resnet18
 from pdac_cli.learning.heads import FeatureHead, new_network
 from pdac_cli.learning.images import ArrayImages, encoded
 from pdac_cli.learning.learner import Learner
-from pdac_cli.learning.loop import batch_bounds, replayed
+from pdac_cli.learning.loop import batch_bounds
 from pdac_cli.learning.preprocessing import Preprocessing
 from pdac_cli.learning.samples import Origin, Samples, load_images
 from pdac_cli.options.train_cl import LearningOptions
@@ -125,18 +125,6 @@ def test_a_last_batch_of_one_row_joins_the_one_before():
     assert batch_bounds(65, 32) == [0, 32, 65]
     assert batch_bounds(64, 32) == [0, 32, 64]
     assert batch_bounds(1, 32) == [0, 1]
-
-
-def test_replay_draws_distinct_rows_and_no_more_than_there_are():
-    rows = np.array([4, 8, 15, 16])
-    assert sorted(replayed(rows, 32, np.random.default_rng(0))) == [4, 8, 15, 16]
-    counts = np.zeros(17)
-    for seed in range(600):
-        drawn = replayed(rows, 2, np.random.default_rng(seed))
-        assert len(set(drawn)) == 2
-        counts[drawn] += 1
-    assert np.all(np.abs(counts[rows] - 300) < 60)  # five standard deviations
-    assert len(replayed(rows[:0], 32, np.random.default_rng(0))) == 0
 
 
 def test_grey_images_stored_channels_last_get_plain_strides():

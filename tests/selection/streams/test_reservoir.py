@@ -4,7 +4,9 @@ from scipy.stats import chisquare, norm, spearmanr
 
 from pdac_cli.options.stream import Acceptance
 from pdac_cli.rng import Purpose, row_uniforms
-from pdac_cli.selection.reservoir import Reservoir, admitted, latest, relative_to_batch, relative_to_latest
+from pdac_cli.selection.streams.buffer import Buffer
+from pdac_cli.selection.streams.interface import Batch, Held
+from pdac_cli.selection.streams.reservoir import admit, admitted, latest, relative_to_batch, relative_to_latest
 
 DENSITY, PAPER = Acceptance.DENSITY, Acceptance.PAPER
 
@@ -19,12 +21,12 @@ def relative_to_window(recent, log_p, window):
 
 
 def fill(n, budget, seed=0, batch=7, acceptance=DENSITY, epsilon=None):
-    buffer = Reservoir.empty(budget, acceptance, seed)
+    held = Held(Buffer.empty(budget), seed, look=None, acceptance=acceptance)
     epsilon = np.ones(n) if epsilon is None else epsilon
     for start in range(0, n, batch):
         size = min(batch, n - start)
-        buffer.offer(columns(start, size), epsilon[start : start + size])
-    return buffer
+        admit(held, Batch(columns(start, size), np.zeros((size, 1))), epsilon[start : start + size])
+    return held.buffer
 
 
 @pytest.mark.parametrize("acceptance", Acceptance)

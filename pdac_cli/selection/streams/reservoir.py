@@ -1,4 +1,4 @@
-"""The replay buffer of a stream: reservoir sampling whose acceptance follows the density, Eqs. (18) and (19).
+"""Reservoir sampling whose acceptance follows the density, Eqs. (18) and (19).
 
 Every random number is a function of (seed, position in the stream), so how the rows are cut into batches changes
 nothing but the ε they come with.
@@ -6,53 +6,25 @@ nothing but the ε they come with.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numpy as np
 
 from pdac_cli.options.stream import Acceptance
 from pdac_cli.rng import Purpose, row_uniforms
 from pdac_cli.selection.budget import Array
+from pdac_cli.selection.streams.interface import Batch, Held
 
-COLUMNS: Mapping[str, type] = {"source": np.int64, "row": np.int64, "label": np.int64, "log_density": np.float64}
 
-
-@dataclass
-class Reservoir:
-    """At most `budget` rows of the stream, and how many it has seen."""
-
-    budget: int
-    acceptance: Acceptance
-    seed: int
-    columns: dict[str, Array]  # by the names of COLUMNS, (m,) each, m ≤ budget
-    seen: int = 0
-    replaced: int = 0  # rows that have entered in the place of another
-
-    @classmethod
-    def empty(cls, budget: int, acceptance: Acceptance, seed: int) -> Reservoir:
-        """Return a buffer of no rows."""
-        return cls(budget, acceptance, seed, {name: np.empty(0, kind) for name, kind in COLUMNS.items()})
-
-    @property
-    def size(self) -> int:
-        """How many rows are kept."""
-        return len(self.columns["row"])
-
-    def offer(self, rows: Mapping[str, Array], epsilon: Array) -> None:
-        """Take in the next rows of the stream, Eq. (19): columns and epsilon (n,)."""
-        position = np.arange(self.seen, self.seen + len(epsilon))
-        self.seen += len(epsilon)
-        room = min(self.budget - self.size, len(epsilon))
-        for name in COLUMNS:
-            self.columns[name] = np.concatenate([self.columns[name], rows[name][:room]])
-        enter = admitted(position, epsilon, self.budget, self.acceptance, self.seed)
-        enter[:room] = False
-        slot = np.floor(row_uniforms(self.seed, Purpose.REPLACE, position) * self.budget).astype(np.int64)
-        self.replaced += int(np.count_nonzero(enter))
-        for k in np.flatnonzero(enter):  # in order: a later row may replace an earlier one of the same batch
-            for name in COLUMNS:
-                self.columns[name][slot[k]] = rows[name][k]
+def admit(held: Held, batch: Batch, epsilon: Array) -> None:
+    """Take in the next rows of the stream, Eq. (19): epsilon (n,)."""
+    buffer = held.buffer
+    position = np.arange(buffer.seen, buffer.seen + len(epsilon))
+    buffer.seen += len(epsilon)
+    room = buffer.fill(batch.columns)
+    enter = admitted(position, epsilon, buffer.budget, held.acceptance, held.seed)
+    enter[:room] = False
+    which = np.flatnonzero(enter)
+    slot = np.floor(row_uniforms(held.seed, Purpose.REPLACE, position[which]) * buffer.budget).astype(np.int64)
+    buffer.put(slot, batch.columns, which)  # in order: a later row may replace an earlier one of the same batch
 
 
 def admitted(position: Array, epsilon: Array, budget: int, acceptance: Acceptance, seed: int) -> Array:

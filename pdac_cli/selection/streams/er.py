@@ -1,0 +1,23 @@
+"""ER, experience replay: a reservoir of the stream, and rows of it drawn uniformly beside each batch."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pdac_cli.selection.budget import Array
+from pdac_cli.selection.streams.interface import Batch, Held, Step, StreamingMethod
+from pdac_cli.selection.streams.reservoir import admit
+
+
+def keep(held: Held, batch: Batch) -> None:
+    """Reservoir sampling: every row of the stream is in the buffer with the same probability."""
+    admit(held, batch, epsilon=np.ones(len(batch)))
+
+
+def replay(step: Step) -> Array:
+    """Draw stored rows uniformly, each at most once."""
+    count = min(step.count, len(step.stored))
+    return step.rng.choice(step.stored, count, replace=False) if count else np.empty(0, np.int64)
+
+
+ER = StreamingMethod(keep, replay)

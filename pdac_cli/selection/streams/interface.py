@@ -1,0 +1,117 @@
+"""What a streaming method is given, and what it answers.
+
+A method is up to three functions: `keep` updates the buffer by a batch that has arrived, `replay` names the stored rows
+that a step of training takes beside the new ones, `weigh` weighs the rows of the step.  None of them knows how a
+network is made: they ask a `Network`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from pdac_cli.options.stream import Acceptance, MethodOptions
+from pdac_cli.rng import Purpose, generator
+from pdac_cli.selection.budget import Array
+from pdac_cli.selection.streams.buffer import Buffer
+
+Look = Callable[[Array], tuple[Array, Array]]  # (n,) to features (n, D) and logits (n, K), a column per label
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of the stream that arrive together."""
+
+    columns: dict[str, Array]  # what the buffer stores of a row, by its columns: (n, …) each
+    h: Array  # (n, D) features
+    z: Array | None = None  # (n, K) logits, where the method asks for them
+    epsilon: Array | None = None  # (n,) Eq. (18), where the method asks for densities
+
+    @property
+    def y(self) -> Array:
+        """Labels (n,)."""
+        return self.columns["label"]
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+@dataclass
+class Held:
+    """All that `keep` may use and change."""
+
+    buffer: Buffer
+    seed: int
+    look: Look  # at stored rows, by their slots (m,), as they are now
+    acceptance: Acceptance = Acceptance.DENSITY
+    settings: MethodOptions = field(default_factory=MethodOptions)
+    memo: dict[str, Array] = field(default_factory=dict)  # what the method remembers beside the buffer
+
+    def rng(self) -> np.random.Generator:
+        """Return random numbers that are a function of the seed and the place in the stream."""
+        return generator(self.seed, Purpose.KEEP, self.buffer.seen)
+
+
+class Influence(NamedTuple):
+    """What a little more weight on each row of a step does to the loss on some validation rows."""
+
+    slope: Array  # (b,) d loss / dε of each row
+    loss: float  # after the step
+
+
+class Network(Protocol):
+    """What a method may ask of the network before a step; rows are positions among the training samples."""
+
+    def look(self, rows: Array) -> tuple[Array, Array]:
+        """Return features (n, D) and logits (n, C) of rows (n,), not augmented, by the running statistics."""
+
+    def losses(self, rows: Array, step: Array) -> tuple[Array, Array]:
+        """Return the losses (n,) of rows now, and after a virtual step of plain SGD on the rows `step`."""
+
+    def influences(self, rows: Array, validation: Sequence[Array]) -> list[Influence]:
+        """Return the influence of the rows (b,) of the coming step on each set of validation rows."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of training about to be made; rows are positions among the training samples."""
+
+    new: Array  # (b,) that have come
+    stored: Array  # (m,) of the buffer
+    earlier: Array  # (m,) which of them are of earlier tasks
+    y: Array  # (n,) classes of all training samples
+    count: int  # replay at most so many
+    rng: np.random.Generator
+    network: Network
+    settings: MethodOptions = field(default_factory=MethodOptions)
+
+
+class Weights(NamedTuple):
+    """How the rows of a step count."""
+
+    weight: Array  # (b,) not negative, 1 in all
+    score: Array  # (b,) by which the method may keep the new ones
+
+
+Keep = Callable[[Held, Batch], None]
+Replay = Callable[[Step], Array]  # rows of `stored`, at most `count`, each once
+Weigh = Callable[[Step, Array], Weights]  # of the step's rows (b,): the new ones, then the replayed ones
+
+
+@dataclass(frozen=True)
+class StreamingMethod:
+    """One entry of the table."""
+
+    keep: Keep
+    replay: Replay
+    weigh: Weigh | None = None  # None: all rows alike
+    needs_density: bool = False
+    needs_features: bool = False
+    needs_logits: bool = False
+    looks_at_stored: bool = False  # compares new rows with stored ones, both as the network has them now
+    columns: tuple[str, ...] = ()  # per-row numbers of its own, kept beside each stored row
+    settings: tuple[str, ...] = ()  # the options of MethodOptions that it has
+    needs_network: str = ""  # what it asks of a network that learns, for messages; empty: `pdac stream` has it too
