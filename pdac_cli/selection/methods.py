@@ -16,6 +16,7 @@ from pdac_cli.selection.eviction import Evict
 from pdac_cli.selection.gcr import gcr
 from pdac_cli.selection.greedy import greedy
 from pdac_cli.selection.herding import herding
+from pdac_cli.selection.least_error import least_error
 from pdac_cli.selection.ocs import ocs
 from pdac_cli.selection.pbcs import pbcs
 from pdac_cli.selection.rows import Answer, Offer, Request, Rows
@@ -66,6 +67,11 @@ def _product_a_row(size: Size) -> float:
     return size.m * size.n * size.dim / size.pools * _VECTOR
 
 
+def _moments_and_turns(size: Size) -> float:
+    candidates = min(size.n, 2000 * size.logits)
+    return size.dim * (size.n * size.dim + size.m * (3 * size.dim + 4 * candidates))
+
+
 def _gram_of_batches(size: Size) -> float:
     return 256 * size.n * (size.dim + size.logits) * 2
 
@@ -90,6 +96,7 @@ def _one_by_one(size: Size) -> float:
 METHODS: Mapping[str, Method] = {
     "pdac": Method(draw, Allocation.PER_CLASS, Evict.DENSITY, _fit, needs_density=True),
     "uniform": Method(draw, Allocation.PER_CLASS, Evict.RANDOM, _one_pass, needs_features=False),
+    "least-error": Method(least_error, Allocation.BALANCED, Evict.ORDER, _moments_and_turns, random=False),
     "kcenter": Method(kcenter, Allocation.JOINT, Evict.ORDER, _product_a_row, random=False),
     "kmeans": Method(kmeans, Allocation.JOINT, Evict.ORDER, _product_a_row),
     "herding": Method(herding, Allocation.BALANCED, Evict.ORDER, _product_a_row, random=False),

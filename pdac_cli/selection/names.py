@@ -21,6 +21,10 @@ class About:
 ABOUT: Mapping[str, About] = {
     "pdac": About("draw in proportion to the estimated density (the paper's rule)", "one fit"),
     "uniform": About("draw uniformly at random", "nothing"),
+    "least-error": About(
+        "rows from which a linear classifier errs least over the whole density",
+        "a product n x D x D, then m 8,000 C x D",
+    ),
     "kcenter": About("the row farthest from those chosen, again and again", "m products n x D"),
     "kmeans": About("k-means++ seeding: draw by squared distance from those chosen", "m products n x D"),
     "herding": About("keep the chosen rows' mean near the class mean (iCaRL)", "m products n x D, fewer by class"),

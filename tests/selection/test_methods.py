@@ -105,7 +105,19 @@ def test_features_of_float32_and_of_any_unit_do(name):
         assert len(set(found.tolist())) == 12
 
 
-UNITLESS = ("pdac", "uniform", "kcenter", "kmeans", "herding", "hardest", "highest-prob", "bcsr", "pbcs", "greedy")
+UNITLESS = (
+    "pdac",
+    "uniform",
+    "least-error",
+    "kcenter",
+    "kmeans",
+    "herding",
+    "hardest",
+    "highest-prob",
+    "bcsr",
+    "pbcs",
+    "greedy",
+)
 
 
 @pytest.mark.parametrize("name", METHODS)
