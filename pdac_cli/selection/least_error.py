@@ -28,7 +28,7 @@ from pdac_cli.selection.budget import Array
 from pdac_cli.selection.rows import Answer, Meter, Pool, Request, Rows, blocks
 from pdac_cli.selection.sampling import Ranking
 
-RIDGE = 2.0  # λ, and
+RIDGE = 1.0  # λ, and
 CONSTANT = 1.0  # the square of the constant beside the features: times their mean squared length
 # Rows of a class that may be chosen: drawn once where there are more; at least this many for every one kept.
 CANDIDATES, CANDIDATES_PER_ROW = 2000, 10
