@@ -6,6 +6,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 # A process starts with the peak of the one that started it, so a small one stands between.
 _BETWEEN = """
@@ -14,6 +17,18 @@ code = subprocess.run(sys.argv[1:]).returncode
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 sys.exit(code)
 """
+
+
+def wait_until_open(process: subprocess.Popen[Any], path: Path, seconds: float = 60) -> None:
+    """Wait until a process has opened the file, so that it is at work and no longer loading what it needs."""
+    begun = time.monotonic()
+    while process.poll() is None and time.monotonic() - begun < seconds:
+        for entry in Path(f"/proc/{process.pid}/fd").glob("*"):
+            with suppress(FileNotFoundError):
+                if entry.readlink() == path.resolve():
+                    return
+        time.sleep(0.01)
+    raise AssertionError(f"{path} was not opened")
 
 
 def measured(command: Sequence[str]) -> tuple[float, int]:

@@ -45,21 +45,31 @@ def _virtual_file(folder: Path, shards: Sequence[Shard], fingerprint: str) -> by
     """The file's bytes; sources are named from its folder, so that all can be moved together."""
     memory = io.BytesIO()
     with h5py.File(memory, "w") as file:
-        for name, array in shards[0].columns.items():
-            total = sum(shard.rows for shard in shards)
-            layout = h5py.VirtualLayout((total, *array.shape[1:]), array.dtype)
-            start = 0
-            for shard in shards:
-                source = os.path.relpath(shard.path.resolve(), folder)
-                rows = h5py.VirtualSource(source, name, shard.columns[name].shape, array.dtype)
-                layout[start : start + shard.rows] = rows
-                start += shard.rows
-            file.create_virtual_dataset(name, layout)
+        for name in shards[0].columns:
+            _create_virtual(file, name, folder, shards)
         if shards[0].label_names is not None:
             write_texts(file, "label_names", shards[0].label_names)
         own: dict[str, Attribute] = {"format": FORMAT, "version": VERSION, "fingerprint": fingerprint}
         write_attributes(file, {**own, **merged_attributes(shards)})
     return memory.getvalue()
+
+
+def _create_virtual(file: h5py.File, name: str, folder: Path, shards: Sequence[Shard]) -> None:
+    """Make a dataset of the shards' rows; by hand, for h5py would store the time and no two files would be equal."""
+    like = shards[0].columns[name]
+    whole = h5py.h5s.create_simple((sum(shard.rows for shard in shards), *like.shape[1:]))
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_layout(h5py.h5d.VIRTUAL)
+    plist.set_obj_track_times(False)
+    start = 0
+    for shard in shards:
+        shape = shard.columns[name].shape
+        place = whole.copy()
+        place.select_hyperslab((start, *(0 for _ in shape[1:])), shape)
+        source = os.path.relpath(shard.path.resolve(), folder)
+        plist.set_virtual(place, os.fsencode(source), name.encode(), h5py.h5s.create_simple(shape))
+        start += shard.rows
+    h5py.h5d.create(file.id, name.encode(), h5py.h5t.py_create(like.dtype, logical=True), whole, plist)
 
 
 def _fingerprint(files: Sequence[dict[str, Hdf5Array]]) -> str:
