@@ -147,7 +147,7 @@ class OfferedRows:
             return
         for chunk, logits in _chunks(self.source, self._plan().chunk_rows, self.logits > 0):
             codes = self.classes.codes(chunk.y)
-            yield Offer(chunk.ids, codes, None, logits, self.columns[codes])
+            yield Offer(chunk.ids, codes, None, logits, self.columns[codes], chunk.h)
 
     @contextmanager
     def pools(self, joint: bool) -> Iterator[Sequence[Pool]]:

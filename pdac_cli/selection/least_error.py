@@ -8,111 +8,65 @@ s = λ + xᵀP x, and lowers the error by
 
     gain(x) = 2 eᵀGᵀx / s − |e|² xᵀP C P x / s²,   G = P (M − C V).
 
-The classes take turns, and each takes its row of largest gain.  Near the start that is the row nearest to its class's
-mean and farthest from the others'; later it is the one that makes up for what those chosen have too much of.
+The classes take turns, and each takes its row of largest gain.  Near the start that is a row near its class's mean and
+far from the others'; later it is one that makes up for what those chosen have too much of.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 
-from pdac_cli.errors import UsageError
 from pdac_cli.options.select import Allocation
-from pdac_cli.rng import Purpose, row_uniforms
 from pdac_cli.selection.budget import Array
-from pdac_cli.selection.rows import Answer, Meter, Pool, Request, Rows, blocks
+from pdac_cli.selection.overview import Overview, Scale, overview
+from pdac_cli.selection.rows import Answer, Meter, Request, Rows
 from pdac_cli.selection.sampling import Ranking
 
 RIDGE = 1.0  # λ, and
 CONSTANT = 1.0  # the square of the constant beside the features: times their mean squared length
-# Rows of a class that may be chosen: drawn once where there are more; at least this many for every one kept.
-CANDIDATES, CANDIDATES_PER_ROW = 2000, 10
+# Rows that may be chosen: so many in all, and at least so many for every one kept; of larger classes a part is drawn.
+CANDIDATES, CANDIDATES_PER_ROW = 20_000, 10
 
 
 def least_error(rows: Rows, request: Request) -> Answer:
     """Choose one row after the other, each class its share; under joint allocation classes compete for every place."""
-    with rows.pools(joint=False) as pools:
-        quotas = np.minimum(request.counts, request.budget) if request.joint else request.quotas()
-        scale = _scale(pools, _weights(request))
-        _check_memory(pools, quotas, request)
-        error = _Error(pools, _weights(request), scale)
-        classes = [_Candidates.of(pool, int(quota), scale, error) for pool, quota in zip(pools, quotas, strict=True)]
-        return _choose(pools, classes, error, quotas, request)
+    quotas = np.minimum(request.counts, request.budget) if request.joint else request.quotas()
+    seen = overview(rows, request.counts, _weights(request), limits(quotas, request), request.memory)
+    error = _Error(seen)
+    classes = [_Candidates.of(seen, code, error) for code in range(len(quotas))]
+    return _choose(classes, error, quotas, request)
 
 
 def _weights(request: Request) -> Array:
     """Return what each class counts for in the error, as its share of the budget: (C,)."""
-    shares = np.ones(len(request.counts)) if request.allocation is Allocation.BALANCED else request.counts
-    weights: Array = np.where(request.counts > 0, shares, 0) / np.sum(np.where(request.counts > 0, shares, 0))
+    shares = request.counts > 0 if request.allocation is Allocation.BALANCED else request.counts
+    weights: Array = shares / shares.sum()
     return weights
 
 
-def _check_memory(pools: Sequence[Pool], quotas: Array, request: Request) -> None:
-    dim, width = pools[0].dim + 1, pools[0].dtype.itemsize
-    kept = sum(_limit(pool, int(quota)) for pool, quota in zip(pools, quotas, strict=True))
-    need = 5 * 8 * dim * dim + 2 * kept * dim * width
-    if need > request.memory:
-        raise UsageError(
-            f"--method least-error keeps D x D numbers and {kept:,} rows to choose from, {need:,} bytes, and --memory "
-            f"is {request.memory:,}; expected room for them; raise --memory, lower --budget or use --method herding"
-        )
-
-
-@dataclass(frozen=True)
-class _Scale:
-    """Makes rows what the classifier sees: standardised features and a constant."""
-
-    mean: Array  # (D,)
-    factor: Array  # (D,) 1 / standard deviation, 0 for a feature that is constant
-    length: float  # the mean of |x|², without the constant
-
-    def __call__(self, h: Array) -> Array:
-        """Return (n, D) -> (n, D + 1)."""
-        out = np.empty((len(h), len(self.mean) + 1), h.dtype)
-        out[:, :-1] = (h - self.mean) * self.factor
-        out[:, -1] = np.sqrt(CONSTANT * self.length)
-        return out
-
-
-def _scale(pools: Sequence[Pool], weights: Array) -> _Scale:
-    """Return mean and standard deviation of every feature, the classes weighed."""
-    largest = np.max([_largest(pool) for pool in pools if pool.count], axis=0)
-    unit = np.where(largest > 0, largest, 1.0).astype(np.float64)  # squares of no feature overflow in it
-
-    def mean_of(pool: Pool, centre: Array, power: int) -> Array:
-        parts = pool.map(lambda a, b: (((pool.read(a, b) - centre) / unit) ** power).sum(axis=0))
-        total: Array = np.sum(parts, axis=0) / max(pool.count, 1)
-        return total
-
-    mean = sum(w * mean_of(pool, np.zeros(1), 1) for w, pool in zip(weights, pools, strict=True)) * unit
-    variance = sum(w * mean_of(pool, mean, 2) for w, pool in zip(weights, pools, strict=True))
-    # A spread at the level of rounding is none.
-    spread = np.sqrt(variance) > 8 * np.finfo(pools[0].dtype).eps
-    factor = np.divide(1.0, np.sqrt(variance) * unit, out=np.zeros_like(unit), where=spread)
-    return _Scale(mean, factor, float(max(spread.sum(), 1)))
-
-
-def _largest(pool: Pool) -> Array:
-    return np.max(pool.map(lambda a, b: np.abs(pool.read(a, b)).max(axis=0)), axis=0)  # type: ignore[no-any-return]
+def limits(quotas: Array, request: Request) -> Array:
+    """Return how many rows of each class may be chosen: (C,)."""
+    each = -(-CANDIDATES // max(1, int(np.count_nonzero(quotas))))
+    # Where classes compete, any of them may take all places.
+    wanted = np.full(len(quotas), request.budget) if request.joint else CANDIDATES_PER_ROW * quotas
+    return np.where(quotas > 0, np.minimum(request.counts, np.maximum(each, wanted)), 0)
 
 
 class _Error:
     """The error of the classifier trained on the rows chosen so far, by what changes it."""
 
-    def __init__(self, pools: Sequence[Pool], weights: Array, scale: _Scale) -> None:
-        dim = pools[0].dim + 1
-        self.ridge = RIDGE * scale.length
-        self.C, self.G = np.zeros((dim, dim)), np.zeros((dim, len(pools)))
-        for k, (pool, w) in enumerate(zip(pools, weights, strict=True)):
-            if pool.count and w > 0:
-                square, total = _moments(pool, scale)
-                self.C += w / pool.count * square
-                self.G[:, k] = w / pool.count * total
+    def __init__(self, seen: Overview) -> None:
+        dim = len(seen.scale.factor) + 1
+        self.length = seen.scale.length
+        self.constant, self.ridge = np.sqrt(CONSTANT * self.length), RIDGE * self.length
+        self.C, self.G = np.zeros((dim, dim)), np.empty((dim, len(seen.weights)))
+        self.C[:-1, :-1] = seen.second  # standardised features have mean 0: no product with the constant is left
+        self.C[-1, -1] = self.constant**2
+        self.G[:-1], self.G[-1] = seen.first, self.constant * seen.weights
         self.P, self.V = np.eye(dim), np.zeros_like(self.G)
         # Px, PCPx, s and xᵀPCPx of the latest rows chosen, as many as are cheaper to use than P and C themselves.
         self.steps: deque[tuple[Array, Array, float, float]] = deque(maxlen=dim)
@@ -134,21 +88,11 @@ class _Error:
         self.count += 1
 
 
-def _moments(pool: Pool, scale: _Scale) -> tuple[Array, Array]:
-    """Return Σ x xᵀ and Σ x of a class: (D + 1, D + 1), (D + 1,)."""
-    square, total = np.zeros((pool.dim + 1, pool.dim + 1)), np.zeros(pool.dim + 1)
-    for start, stop in blocks(pool.count):  # one after the other: a product is D x D numbers
-        x = scale(pool.read(start, stop))
-        square += x.T @ x
-        total += x.sum(axis=0, dtype=np.float64)
-    return square, total
-
-
 @dataclass
 class _Candidates:
     """Rows of one class that may still be chosen, and what the steps so far have made of them."""
 
-    places: Array  # (n,) in the pool
+    ids: Array  # (n,)
     x: Array  # (n, D + 1)
     k: Array  # (n,) xᵀP x
     q: Array  # (n,) xᵀP C P x
@@ -156,15 +100,11 @@ class _Candidates:
     seen: int = 0  # steps that k and q know of
 
     @classmethod
-    def of(cls, pool: Pool, quota: int, scale: _Scale, error: _Error) -> _Candidates:
-        """Take the class's rows, or as many as may be drawn of them, whatever the seed."""
-        places = np.arange(pool.count if quota else 0)
-        limit = _limit(pool, quota)
-        if limit < len(places):
-            places = np.sort(np.argsort(row_uniforms(0, Purpose.CANDIDATE, pool.ids, *pool.key), kind="stable")[:limit])
-        x = scale(_rows(pool, places))
-        product = x @ error.C.astype(x.dtype)
-        return cls(places, x, _dot(x, x), _dot(product, x), np.ones(len(places), bool))
+    def of(cls, seen: Overview, code: int, error: _Error) -> _Candidates:
+        """Take the rows of a class."""
+        ids, h = seen.candidates(code)
+        x = _with_constant(seen.scale, h, error.constant)
+        return cls(ids, x, _dot(x, x), _dot(x @ error.C.astype(x.dtype), x), np.ones(len(ids), bool))
 
     def _unseen(self, error: _Error) -> int:
         """Return how many of the latest steps k and q do not know of, having caught up with those too old to tell."""
@@ -194,38 +134,33 @@ class _Candidates:
         return gain
 
 
-def _choose(
-    pools: Sequence[Pool], classes: list[_Candidates], error: _Error, quotas: Array, request: Request
-) -> Answer:
+def _choose(classes: list[_Candidates], error: _Error, quotas: Array, request: Request) -> Answer:
     """Go through the places of the list, each the turn of one class, or of all where they compete."""
     budget = min(request.budget, int(request.counts.sum()))
-    codes = np.repeat(np.arange(len(pools)), quotas)
-    turns = codes[np.lexsort((codes, np.concatenate([(np.arange(q) + 0.5) / q for q in quotas if q])))]
+    turns = [range(len(classes))] * budget if request.joint else _turns(quotas)
     meter = Meter(request.tick, budget, budget)
-    ids, chosen = np.empty(budget, np.int64), np.empty(budget, np.int64)
-    for i in range(budget):
-        candidates = range(len(pools)) if request.joint else [int(turns[i])]
-        best = {c: classes[c].gains(error, c) for c in candidates if classes[c].free.any()}
+    ids, codes = np.empty(budget, np.int64), np.empty(budget, np.int64)
+    for i, turn in enumerate(turns):
+        best = {code: classes[code].gains(error, code) for code in turn if classes[code].free.any()}
         code = max(best, key=lambda c: best[c].max())
         place = int(np.argmax(best[code]))
         classes[code].free[place] = False
         error.add(classes[code].x[place].astype(np.float64), code)
-        ids[i], chosen[i] = pools[code].ids[classes[code].places[place]], code
+        ids[i], codes[i] = classes[code].ids[place], code
         meter.step()
-    return Answer(Ranking(ids, chosen, np.full(budget, np.nan)))
+    return Answer(Ranking(ids, codes, np.full(budget, np.nan)))
 
 
-def _limit(pool: Pool, quota: int) -> int:
-    return min(pool.count, max(CANDIDATES, CANDIDATES_PER_ROW * quota)) if quota else 0
+def _turns(quotas: Array) -> list[list[int]]:
+    """Return whose turn each place is, so that every beginning has the classes in proportion."""
+    codes = np.repeat(np.arange(len(quotas)), quotas)
+    places = np.concatenate([(np.arange(quota) + 0.5) / quota for quota in quotas if quota])
+    return [[int(code)] for code in codes[np.lexsort((codes, places))]]
 
 
-def _rows(pool: Pool, places: Array) -> Array:
-    """Return rows of a pool, read in one go where they are many: (k, D)."""
-    if len(places) == pool.count:
-        return np.concatenate([np.empty((0, pool.dim), pool.dtype), *pool.map(pool.read)])
-    return np.concatenate(
-        pool.map(lambda a, b: pool.read(a, b)[places[np.searchsorted(places, a) : np.searchsorted(places, b)] - a])
-    )
+def _with_constant(scale: Scale, h: Array, constant: float) -> Array:
+    """Return what the classifier sees of rows: (n, D) -> (n, D + 1)."""
+    return np.column_stack([scale(h), np.full(len(h), constant, h.dtype)])
 
 
 def _dot(a: Array, b: Array) -> Array:

@@ -36,6 +36,7 @@ class Offer:
     log_p: Array | None = None  # (n,) log p̂(z), Eq. (9), where the method needs a density
     logits: Array | None = None  # (n, K), where the method needs them
     targets: Array | None = None  # (n,) the logits' column of each row's class
+    h: Array | None = None  # (n, D), where they were read
 
 
 class Pool(Protocol):

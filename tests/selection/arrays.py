@@ -60,7 +60,7 @@ class ArrayRows:
             part = slice(at, at + self.chunk)
             log_p = None if self.log_p is None else self.log_p[part]
             z = None if self.z is None else self.z[part]
-            yield Offer(ids[part], self.codes[part], log_p, z, self.codes[part])
+            yield Offer(ids[part], self.codes[part], log_p, z, self.codes[part], self.h[part])
 
     @contextmanager
     def pools(self, joint):

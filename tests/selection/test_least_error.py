@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from pdac_cli.errors import UsageError
+from pdac_cli.errors import DataError, UsageError
 from pdac_cli.options.select import Allocation
 from pdac_cli.selection import least_error as module
 from pdac_cli.selection.least_error import CONSTANT, RIDGE
+from pdac_cli.selection.overview import overview
 from tests.selection.arrays import ArrayRows, select
 
 
@@ -99,7 +100,7 @@ def test_a_constant_feature_changes_nothing():
 
 
 def test_of_a_large_class_a_part_is_looked_at_and_all_of_it_counts(monkeypatch):
-    monkeypatch.setattr(module, "CANDIDATES", 20)
+    monkeypatch.setattr(module, "CANDIDATES", 60)
     monkeypatch.setattr(module, "CANDIDATES_PER_ROW", 2)
     h, codes = mixture(300)
     found = select("least-error", ArrayRows(h, codes), 9).ranking.ids
@@ -113,5 +114,48 @@ def test_of_a_large_class_a_part_is_looked_at_and_all_of_it_counts(monkeypatch):
 
 def test_too_little_memory_is_said_before_the_work():
     h, codes = mixture()
-    with pytest.raises(UsageError, match="least-error keeps D x D numbers and 90 rows .* raise --memory"):
+    with pytest.raises(UsageError, match=r"keeps D x D numbers and 90 rows .* raise --memory"):
         select("least-error", ArrayRows(h, codes), 9, memory=1000)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_the_moments_are_those_of_all_rows_however_they_come(dtype):
+    rng = np.random.default_rng(0)
+    n, dim = 5000, 7
+    codes = np.sort(rng.integers(0, 3, n))
+    h = (1e4 * codes[:, None] + rng.standard_normal((n, dim)) * np.logspace(-3, 3, dim)).astype(dtype)
+    counts = np.bincount(codes)
+    weights = np.array([0.2, 0.5, 0.3])
+    pieces = [overview(ArrayRows(h, codes, chunk=c), counts, weights, np.full(3, 40), 1 << 30) for c in (5000, 999, 64)]
+    each = (weights / counts)[codes]
+    x = h.astype("f8")
+    mean = each @ x
+    std = np.sqrt(each @ (x - mean) ** 2)
+    x = (x - mean) / std
+    one = pieces[0]
+    np.testing.assert_allclose(one.scale.mean, mean, rtol=1e-6)
+    np.testing.assert_allclose(one.second, (x * each[:, None]).T @ x, atol=1e-5)
+    np.testing.assert_allclose(one.first, (x * each[:, None]).T @ np.eye(3)[codes], atol=1e-5)
+    np.testing.assert_array_equal(np.bincount(one.codes), [40, 40, 40])
+    np.testing.assert_array_equal(one.h, h[one.ids])
+    for other in pieces[1:]:
+        for name in ("first", "second", "ids", "h"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+def test_rows_to_choose_from_are_drawn_alike():
+    """Every row of a class is kept with the same probability: chi-square over blocks of a long class."""
+    from scipy.stats import chisquare
+
+    n = 40_000
+    rows = ArrayRows(np.zeros((n, 1), "f4"), np.zeros(n, int), chunk=1000)
+    kept = overview(rows, np.array([n]), np.ones(1), np.array([4000]), 1 << 30).ids
+    assert len(set(kept.tolist())) == 4000
+    assert chisquare(np.bincount(kept // 1000, minlength=40)).pvalue > 1e-3
+
+
+def test_numbers_too_large_to_square_are_an_error_not_nonsense():
+    h, codes = mixture(4096)
+    h[:, 0] *= np.where(np.arange(4096) < 2048, 1e-150, 1e150)
+    with pytest.raises(DataError, match="range too widely"):
+        overview(ArrayRows(h, codes), np.bincount(codes), np.full(3, 1 / 3), np.full(3, 9), 1 << 30)

@@ -1,0 +1,186 @@
+"""One pass over all rows: the moments of their density and some rows of each class to choose from.
+
+Memory is D × D numbers and the rows kept, however many rows there are.  Rows are taken in blocks of fixed size in the
+order of their ids, so that how they were read does not change a bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pdac_cli.errors import DataError, UsageError
+from pdac_cli.rng import Purpose, row_uniforms
+from pdac_cli.selection.budget import Array
+from pdac_cli.selection.rows import BLOCK, Rows
+
+_SAFE = 1e15  # float32 numbers below it, and above its inverse, have squares
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Standardises features."""
+
+    mean: Array  # (D,)
+    factor: Array  # (D,) 1 / standard deviation, 0 for a feature that is constant
+
+    @property
+    def length(self) -> float:
+        """The mean squared length of a standardised row; 1 where all features are constant."""
+        return float(max(int(np.count_nonzero(self.factor)), 1))
+
+    def __call__(self, h: Array) -> Array:
+        """Return standardised rows: (n, D) -> (n, D)."""
+        x: Array = ((h - self.mean) * self.factor).astype(h.dtype)
+        return x
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What one pass leaves of all rows."""
+
+    weights: Array  # (C,) of the classes, sum 1
+    scale: Scale
+    first: Array  # (D, C) E[x onehot(y)ᵀ] of standardised rows, the classes weighed
+    second: Array  # (D, D) E[x xᵀ]
+    ids: Array  # (r,) of the rows kept
+    codes: Array  # (r,) their classes
+    h: Array  # (r, D)
+
+    def candidates(self, code: int) -> tuple[Array, Array]:
+        """Return ids and features of the rows kept of a class, in order of their ids: (n,), (n, D)."""
+        mine = np.flatnonzero(self.codes == code)
+        return self.ids[mine], self.h[mine]
+
+
+def overview(rows: Rows, counts: Array, weights: Array, limits: Array, memory: int) -> Overview:
+    """Go once through all rows: the classes' counts, weights and numbers of rows to keep, each (C,)."""
+    moments: _Moments | None = None
+    sample = _Sample(limits)
+    each = np.divide(weights, counts, out=np.zeros(len(counts)), where=counts > 0)
+    for ids, codes, h in _blocks(rows):
+        if moments is None:
+            _check_memory(h, int(limits.sum()), memory)
+            moments = _Moments(h, weights)
+        moments.add(h, codes, each[codes])
+        sample.offer(ids, codes, h)
+    if moments is None:
+        raise DataError("no rows to choose from; expected at least one")
+    scale, first, second = moments.standardised()
+    return Overview(weights, scale, first, second, *sample.rows())
+
+
+def _check_memory(h: Array, kept: int, memory: int) -> None:
+    dim, width = h.shape[1] + 1, h.dtype.itemsize
+    need = 6 * 8 * dim * dim + 3 * kept * dim * width
+    if need > memory:
+        raise UsageError(
+            f"the method keeps D x D numbers and {kept:,} rows to choose from, {need:,} bytes, and --memory is "
+            f"{memory:,}; expected room for them; raise --memory, lower --budget or use --method herding"
+        )
+
+
+def _blocks(rows: Rows) -> Iterator[tuple[Array, Array, Array]]:
+    """Yield ids, classes and features of all rows, BLOCK at a time, as float32 or float64."""
+    held: list[tuple[Array, Array, Array]] = []
+    count = 0
+    for offer in rows.offers():
+        if offer.h is None:
+            raise ValueError("offered without features")
+        h = offer.h.astype(np.float64 if offer.h.dtype == np.float64 else np.float32, copy=False)
+        held.append((offer.ids, offer.codes, h))
+        count += len(h)
+        if count >= BLOCK:
+            ids, codes, h = (np.concatenate(column) for column in zip(*held, strict=True))
+            full = count - count % BLOCK
+            for start in range(0, full, BLOCK):
+                part = slice(start, start + BLOCK)
+                yield ids[part], codes[part], h[part]
+            held, count = [(ids[full:], codes[full:], h[full:])], count - full
+    if count:
+        ids, codes, h = (np.concatenate(column) for column in zip(*held, strict=True))
+        yield ids, codes, h
+
+
+class _Moments:
+    """Weighed sums of rows and of their products; each block's about its own mean, so that no digits are lost."""
+
+    def __init__(self, h: Array, weights: Array) -> None:
+        largest = np.abs(h).max(axis=0).astype(np.float64)
+        self.unit = np.exp2(np.round(np.log2(np.where(largest > 0, largest, 1.0))))
+        dim, self.weights = h.shape[1], weights  # (C,)
+        self.within, self.between = np.zeros((dim, dim)), np.zeros((dim, dim))
+        self.sums = np.zeros((dim, len(weights)))
+
+    def add(self, h: Array, codes: Array, weight: Array) -> None:
+        """Take in a block: h (n, D), codes and weight (n,)."""
+        x = h / self.unit.astype(h.dtype)
+        total = float(weight.sum())
+        if total == 0:
+            return
+        mean = (weight @ x.astype(np.float64)) / total
+        centred = x - mean
+        largest = np.abs(centred).max(initial=0.0)
+        if 1 / _SAFE < largest < _SAFE:
+            centred = centred.astype(h.dtype, copy=False)
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.within += (centred * weight.astype(centred.dtype)[:, None]).T @ centred
+            self.between += np.outer(mean * total, mean)
+        order = np.argsort(codes, kind="stable")
+        present, starts = np.unique(codes[order], return_index=True)
+        weighed = x[order].astype(np.float64) * weight[order, None]
+        self.sums[:, present] += np.add.reduceat(weighed, starts, axis=0).T
+
+    def standardised(self) -> tuple[Scale, Array, Array]:
+        """Return the scale and both moments of standardised rows."""
+        mean = self.sums.sum(axis=1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            second = self.within + (self.between - np.outer(mean, mean))
+        if not np.isfinite(second).all():
+            raise DataError("the features range too widely to be squared; scale them or use another --method")
+        variance = np.maximum(np.diag(second), 0.0)
+        # A spread at the level of rounding is none.
+        noise = 1e-13 * np.diag(self.between)
+        factor = np.divide(1.0, np.sqrt(variance), out=np.zeros_like(variance), where=variance > noise)
+        first = factor[:, None] * (self.sums - mean[:, None] * self.weights)
+        return Scale(mean * self.unit, factor / self.unit), first, factor[:, None] * second * factor
+
+
+class _Sample:
+    """Rows of each class, at most its limit, by a number of their id alone."""
+
+    def __init__(self, limits: Array) -> None:
+        self.limits = limits
+        self.bar = np.where(limits > 0, np.inf, -np.inf)  # (C,) a row's number must be below this
+        self.parts: list[tuple[Array, Array, Array, Array]] = []
+        self.size = 0
+
+    def offer(self, ids: Array, codes: Array, h: Array) -> None:
+        """Take in a block."""
+        numbers = row_uniforms(0, Purpose.CANDIDATE, ids)
+        new = np.flatnonzero(numbers < self.bar[codes])
+        if len(new):
+            self.parts.append((numbers[new], ids[new], codes[new], h[new]))
+            self.size += len(new)
+        if self.size > 1.25 * self.limits.sum() + BLOCK:
+            self._shrink()
+
+    def rows(self) -> tuple[Array, Array, Array]:
+        """Return ids, classes and features of the rows kept, by class and id."""
+        self._shrink()
+        _, ids, codes, h = self.parts[0]
+        return ids, codes, h
+
+    def _shrink(self) -> None:
+        numbers, ids, codes, h = (np.concatenate(column) for column in zip(*self.parts, strict=True))
+        order = np.lexsort((numbers, codes))
+        ranks = np.arange(len(order)) - np.searchsorted(codes[order], codes[order], side="left")
+        order = order[ranks < self.limits[codes[order]]]
+        kept = np.bincount(codes[order], minlength=len(self.limits))
+        largest = np.zeros(len(self.limits))
+        np.maximum.at(largest, codes[order], numbers[order])
+        self.bar = np.where((kept == self.limits) & (kept > 0), largest, self.bar)
+        order = order[np.lexsort((ids[order], codes[order]))]
+        self.parts, self.size = [(numbers[order], ids[order], codes[order], h[order])], len(order)
