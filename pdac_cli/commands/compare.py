@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 
 import numpy as np
@@ -78,74 +79,94 @@ class CompareSummary:
         return out.getvalue()
 
 
+@dataclass(frozen=True)
+class Bench:
+    """A feature file opened, with what its selections are measured by."""
+
+    source: NamedSource
+    classes: Classes
+    measures: Yardstick
+    test_rows: int | None
+    options: CompareOptions
+    console: Console
+    names: list[str]  # methods to run
+    notes: list[str]
+
+    def measure(self, name: str, budget: int, seed: int) -> tuple[float, Measures]:
+        """Select by a method once; return the seconds it took and what the selection is worth."""
+        start = time.perf_counter()
+        options = _selection(self.options, name, budget, seed)
+        chosen = choose(self.source, None, options, _Silent(quiet=self.console.quiet))
+        seconds = time.perf_counter() - start
+        found = self.measures.measure(chosen.answer.ranking.ids)
+        self.console.detail(f"{name} {budget} seed {seed}: {seconds:.2f} s, {found}")
+        return seconds, found
+
+
 def run(options: CompareOptions) -> CompareSummary:
     """Select by every method, budget and seed, and measure each selection."""
     console = Console.of(options.run)
-    for name in options.methods:
-        method_named(name)
     if options.output is not None and options.output.suffix != ".csv":
         raise UsageError(f"{options.output}: expected a name ending in .csv")
+    with bench(options, console) as opened:
+        lines = [_line(opened, name, budget) for budget in options.budgets for name in opened.names]
+    rows, dim, classes = int(opened.classes.counts.sum()), opened.source.dim, len(opened.classes.labels)
+    out = str(options.output) if options.output else None
+    summary = CompareSummary(rows, dim, classes, opened.test_rows, lines, opened.notes, out, console.warnings)
+    if options.output is not None:
+        write_bytes(options.output, summary.csv().encode(), options.run.force)
+    return summary
+
+
+@contextmanager
+def bench(options: CompareOptions, console: Console) -> Iterator[Bench]:
+    """Open the feature file and the one to test on, and prepare what selections are measured by."""
+    for name in options.methods:
+        method_named(name)
     with ExitStack() as stack:
         source = stack.enter_context(open_input(options.input, console))
         test = _open_test(stack, source, options, console)
         if options.output is not None:
             inputs = [*source.paths, *(test.paths if test else ())]
             check_output(options.output, inputs, options.run.force)
-        summary = _compare(source, test, options, console)
+        plan = make_plan(source, options.input, options.run)
+        # Half of the memory is for the rows that selections are measured by, half for the methods.
+        options = replace(options, run=replace(options.run, memory=plan.memory // 2, jobs=plan.jobs))
+        classes = count_classes(source, plan, options.input)
+        too_many = [budget for budget in options.budgets if budget > classes.counts.sum()]
+        if too_many:
+            raise UsageError(
+                f"--budget has {too_many[0]:,} and there are {classes.counts.sum():,} usable rows; lower it"
+            )
+        notes: list[str] = []
+        offered: NamedSource = source
+        if not has_logits(source) and options.head:
+            start = time.perf_counter()
+            offered = head_source(source, classes, plan, options.seed, console)
+            notes.append(
+                "logits are those of a linear head trained on these rows (--head), "
+                f"{time.perf_counter() - start:.1f} s, not in the seconds of the methods"
+            )
+        names = _names(offered, classes, options, notes)
+        fitted = _selection(options, "pdac", 1, options.seed)
+        measures = stack.enter_context(yardstick(source, classes, test, fitted, console))
+        yield Bench(offered, classes, measures, test.n if test else None, options, console, names, notes)
         source.check_unchanged()
-    if options.output is not None:
-        write_bytes(options.output, summary.csv().encode(), options.run.force)
-    return summary
 
 
-def _compare(source: FeatureSet, test: FeatureSet | None, options: CompareOptions, console: Console) -> CompareSummary:
-    plan = make_plan(source, options.input, options.run)
-    # Half of the memory is for the rows that selections are measured by, half for the methods.
-    options = replace(options, run=replace(options.run, memory=plan.memory // 2, jobs=plan.jobs))
-    classes = count_classes(source, plan, options.input)
-    too_many = [budget for budget in options.budgets if budget > classes.counts.sum()]
-    if too_many:
-        raise UsageError(f"--budget has {too_many[0]:,} and there are {classes.counts.sum():,} usable rows; lower it")
-    notes: list[str] = []
-    offered: NamedSource = source
-    if not has_logits(source) and options.head:
-        start = time.perf_counter()
-        offered = head_source(source, classes, plan, options.seed, console)
-        notes.append(
-            "logits are those of a linear head trained on these rows (--head), "
-            f"{time.perf_counter() - start:.1f} s, not in the seconds of the methods"
-        )
-    names = _names(offered, classes, options, notes)
-    lines = []
-    with yardstick(source, classes, test, _selection(options, "pdac", 1, options.seed), console) as measures:
-        for budget in options.budgets:
-            for name in names:
-                lines.append(_line(offered, measures, name, budget, options, console))
-    rows, tested = int(classes.counts.sum()), test.n if test else None
-    out = str(options.output) if options.output else None
-    return CompareSummary(rows, source.dim, len(classes.labels), tested, lines, notes, out, console.warnings)
-
-
-def _line(
-    source: NamedSource, measures: Yardstick, name: str, budget: int, options: CompareOptions, console: Console
-) -> Line:
+def _line(opened: Bench, name: str, budget: int) -> Line:
     """Run a method with every seed, once if it has no use for one."""
-    seconds: list[float] = []
-    found: list[Measures] = []
+    options = opened.options
     runs = options.seeds if METHODS[name].random else 1
-    for seed in range(options.seed, options.seed + runs):
-        start = time.perf_counter()
-        chosen = choose(source, None, _selection(options, name, budget, seed), _Silent(quiet=console.quiet))
-        seconds.append(time.perf_counter() - start)
-        found.append(measures.measure(chosen.answer.ranking.ids))
-        console.detail(f"{name} {budget} seed {seed}: {seconds[-1]:.2f} s, {found[-1]}")
+    both = [opened.measure(name, budget, seed) for seed in range(options.seed, options.seed + runs)]
+    found = [measures for _, measures in both]
     accuracies = [m.accuracy for m in found if m.accuracy is not None]
     return Line(
         name,
         budget,
         (options.allocation or METHODS[name].allocation).value,
         runs,
-        float(np.mean(seconds)),
+        float(np.mean([seconds for seconds, _ in both])),
         float(np.mean([m.coverage for m in found])),
         float(np.mean([m.mean_log_density for m in found])),
         float(np.mean([m.radius for m in found])),

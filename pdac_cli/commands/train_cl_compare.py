@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ class Comparison:
             table.add_column(name, justify="left" if name == "run" else "right", no_wrap=name != "run", overflow="fold")
         for row, found in zip(self.rows, self.differences, strict=True):
             fm = "" if row.fm is None else spread(row.fm)
-            parts = [_interval(found.get(name)) for name in ("acc", "fm")]
+            parts = [interval_text(found.get(name)) for name in ("acc", "fm")]
             same = row.method == found["against"]
             table.add_row(row.method, str(len(row.seeds)), spread(row.acc), fm, *(["", ""] if same else parts))
         against = ", ".join(dict.fromkeys(found["against"] for found in self.differences))
@@ -60,7 +60,8 @@ def _reference(group: list[MethodResult]) -> MethodResult:
     return next((row for row in group if row.method.endswith((" uniform", " er"))), group[0])
 
 
-def _interval(found: dict[str, Any] | None) -> str:
+def interval_text(found: Mapping[str, Any] | None) -> str:
+    """Return a difference and its interval for people."""
     if found is None:
         return ""
     if found["low"] is None:

@@ -18,8 +18,8 @@ from pdac_cli.selection.methods import method_named
 
 OFFLINE_METHODS = ("pdac", "uniform")  # compared when no method is given
 STREAM_METHODS = (StreamMethod.SPDAC.value, StreamMethod.ER.value)
-_EPOCHS = 10
-_PROPER_WIDTH, _TINY_WIDTH, _TINY_PIXELS = 64, 8, 16
+DEFAULT_EPOCHS = 10
+PROPER_WIDTH, _TINY_WIDTH, _TINY_PIXELS = 64, 8, 16
 _PRESET_PAD = 4
 _WORTH_THREADS = 1 << 14  # pixels times width
 
@@ -45,8 +45,8 @@ def settled(options: TrainOptions, samples: Samples, init: Checkpoint | None) ->
             raise UsageError(f"--width is {learning.width}, the checkpoint's is {width}; leave --width out")
     else:
         tiny = samples.how is not None and samples.x.shape[-1] < _TINY_PIXELS
-        width = learning.width or (_TINY_WIDTH if tiny else _PROPER_WIDTH)
-    epochs = learning.epochs or (1 if options.setting is Setting.ONLINE else _EPOCHS)
+        width = learning.width or (_TINY_WIDTH if tiny else PROPER_WIDTH)
+    epochs = learning.epochs or (1 if options.setting is Setting.ONLINE else DEFAULT_EPOCHS)
     pad, flip = learning.pad, learning.flip
     if preset is not None:
         pad, flip = _PRESET_PAD if pad is None else pad, True if flip is None else flip

@@ -78,6 +78,7 @@ def _all_trials(world: World, console: Console) -> tuple[dict[Key, Measured], di
                 found = {key: future.result() for key, future in work.items()}
             except BaseException:
                 stopped.set()
+                pool.shutdown(wait=False, cancel_futures=True)
                 raise
         return found, {strategy: drawn(strategy)[0] for strategy in Strategy}
 
