@@ -24,6 +24,7 @@ from pdac_cli.options.extract import ExtractOptions
 
 _PART_SECONDS = 20.0  # the most work that a kill can undo
 _PART_BYTES = 1 << 26
+_COLUMNS = ("rows", "features", "logits", "bad")  # of a part
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def _columns(held: list[Batch]) -> Columns:
 
 def _skipped(parts: Parts, options: ExtractOptions, console: Console) -> list[Bad]:
     """List the images that could not be read, those of earlier runs among them."""
-    skipped = [Bad(*bad) for part in parts.read() for bad in json.loads(part["bad"].tobytes())]
+    skipped = [Bad(*bad) for part in parts.read(_COLUMNS) for bad in json.loads(part["bad"].tobytes())]
     if skipped and not options.skip_bad:
         raise _unreadable(skipped[0])
     for bad in skipped:
@@ -158,7 +159,7 @@ def _assemble(
     like = {"features": np.empty((0, network.dim), kind), "logits": np.empty((0, network.num_classes), kind)}
 
     def pieces() -> Iterator[Columns]:
-        for part in parts.read():
+        for part in parts.read(_COLUMNS):
             _check_stop(stopping, parts)
             rows = part["rows"]
             yield {

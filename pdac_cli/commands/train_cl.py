@@ -14,6 +14,7 @@ from pdac_cli.commands.train_cl_data import open_samples
 from pdac_cli.commands.train_cl_memory import ChosenMemory, NoMemory, Silent, SpeakingMemory
 from pdac_cli.commands.train_cl_plan import check_plan, config_of, methods_of, settled, sharing_of
 from pdac_cli.commands.train_cl_report import SeedResult, TrainSummary, results_of, seed_result, summary_of, table_of
+from pdac_cli.commands.train_cl_stored import restored, stored_result
 from pdac_cli.commands.train_cl_stream import StreamMemory
 from pdac_cli.console import Console
 from pdac_cli.engine.resources import one_blas_thread
@@ -24,7 +25,7 @@ from pdac_cli.learning.checkpoints import Checkpoint
 from pdac_cli.learning.devices import choose_device
 from pdac_cli.learning.heads import new_network
 from pdac_cli.learning.learner import Learner, set_threads
-from pdac_cli.learning.loop import Schedule, learn, unpacked
+from pdac_cli.learning.loop import Schedule, learn
 from pdac_cli.learning.parallel import Ranks, joined_ranks, local_device
 from pdac_cli.learning.progress import Progress
 from pdac_cli.learning.samples import Samples, first_rows
@@ -123,7 +124,7 @@ def _seed(experiment: Experiment, method: str, seed: int, folder: RunFolder, tic
     place = folder.seed(method, seed, make=ranks.first)
     done = ranks.shared(place.result())
     if done is not None:
-        return SeedResult(**done)
+        return stored_result(done, place.path)
     labels = order_classes(samples.labels, options.class_order, seed)
     y, y_test = samples.y.cpu().numpy(), samples.y_test.cpu().numpy()
     tasks = split_tasks(y, y_test, labels, options.tasks, options.imbalance, seed)
@@ -132,7 +133,7 @@ def _seed(experiment: Experiment, method: str, seed: int, folder: RunFolder, tic
     learner = _learner(experiment, seed)
     memory = _memory(experiment, method, seed, tasks, place)
     checkpoint = ranks.shared(place.checkpoint())
-    progress = Progress() if checkpoint is None else unpacked(checkpoint, learner, memory)
+    progress = Progress() if checkpoint is None else restored(checkpoint, place.path, learner, memory)
     epochs = options.learning.epochs or 1
     learn(learner, tasks, memory, Schedule(seed, epochs, place.save, experiment.stopping, tick), progress)
     result = seed_result(method, seed, tasks, samples, progress, memory.console.warnings)

@@ -10,7 +10,8 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from pdac_cli.commands.train_cl_report import MethodResult, SeedResult, by_method, difference_of, rendered, spread
+from pdac_cli.commands.train_cl_report import MethodResult, by_method, difference_of, rendered, spread
+from pdac_cli.commands.train_cl_stored import stored_result
 from pdac_cli.errors import DataError, UsageError
 from pdac_cli.files.runs import read_results
 
@@ -45,11 +46,13 @@ def compare(paths: Sequence[str]) -> Comparison:
     for path in paths:
         found = read_results(Path(path))
         try:
-            results = [SeedResult(**result) for result in found["results"]]
+            results = [stored_result(result, Path(path)) for result in found["results"]]
             data = f"{found['config']['fingerprint']} {found['config']['test_rows']}"
-        except (KeyError, TypeError):
+            named = [replace(method, method=f"{Path(path).name} {method.method}") for method in by_method(results)]
+        except (LookupError, TypeError, ValueError):
             raise DataError(f"{path}: its results are of another kind; expected those of pdac train-cl") from None
-        named = [replace(method, method=f"{Path(path).name} {method.method}") for method in by_method(results)]
+        if not named:
+            raise DataError(f"{path}: has no results; expected those of pdac train-cl; run it again")
         groups.setdefault(data, []).extend(named)
         rows += named
     reference = {row.method: _reference(group) for group in groups.values() for row in group}

@@ -220,7 +220,7 @@ def spread(values: Sequence[float] | Array) -> str:
 def rendered(table: Table) -> str:
     """Return a table as text."""
     stream = io.StringIO()
-    RichConsole(file=stream, width=_WIDTH, force_terminal=False, no_color=True).print(table)
+    RichConsole(file=stream, width=_WIDTH, force_terminal=False, no_color=True, markup=False, emoji=False).print(table)
     return "\n".join(line.rstrip() for line in stream.getvalue().strip("\n").splitlines())
 
 

@@ -10,7 +10,7 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -54,12 +54,12 @@ class Parts:
         self._paths.append(path)
         self.done = stop
 
-    def read(self) -> Iterator[Columns]:
-        """What each part holds, in order; the archives' checksums are verified."""
+    def read(self, names: Collection[str] = ()) -> Iterator[Columns]:
+        """What each part holds, in order, these columns among it; the archives' checksums are verified."""
         for path in self._paths:
             try:
                 with np.load(path, allow_pickle=False) as archive:
-                    columns = {name: archive[name] for name in archive.files}
+                    columns = {name: archive[name] for name in (*names, *archive.files)}
             except DAMAGE as problem:
                 raise DataError(
                     f"{path}: damaged ({plain(problem)}); expected a finished part; remove it and run again"
@@ -151,7 +151,7 @@ def _settle(folder: Path, manifest: dict[str, Any], restart: bool) -> None:
         found: Any = json.loads(path.read_bytes())
     except FileNotFoundError:
         found = None
-    except ValueError:
+    except (ValueError, RecursionError):
         found = {}
     if found == manifest:
         return

@@ -148,7 +148,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """Return the content of a JSON file of ours."""
     try:
         content = json.loads(path.read_bytes())
-    except (ValueError, OSError):
+    except (ValueError, OSError, RecursionError):
         content = None
     if not isinstance(content, dict):
         raise DataError(f"{path}: is no JSON object; expected a file of this run; remove it and run again")

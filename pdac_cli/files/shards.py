@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import h5py
+
 from pdac_cli.errors import DataError
 from pdac_cli.files.arrays import Hdf5Array
 from pdac_cli.files.attributes import Attribute, read_attributes
@@ -122,8 +124,13 @@ def _pieces(shards: Sequence[Shard]) -> Iterator[Columns]:
 def _open(path: Path, stack: ExitStack) -> Shard:
     file = open_hdf5(path)
     stack.callback(file.close)
-    with reading(path, "its attributes"):
-        found = read_attributes(file)
+    with reading(path, "the file"):
+        return _read(file, path)
+
+
+def _read(file: h5py.File, path: Path) -> Shard:
+    """Return what an open file says it is, checked."""
+    found = read_attributes(file)
     missing = [name for name in ("extraction", *_SHARD_NUMBERS) if name not in found]
     if found.get("format") != FORMAT or missing:
         what = f"no attribute '{missing[0]}'" if missing else "another format"
