@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pdac_cli.commands.experiment_definition import load
 from pdac_cli.commands.experiment_estimate import PlanSummary, plan_of
-from pdac_cli.commands.experiment_plan import Unit, units_of
+from pdac_cli.commands.experiment_plan import Unit, check_units, units_of
 from pdac_cli.commands.experiment_report import ExperimentSummary, write_results
 from pdac_cli.commands.experiment_results import cells_of, points_of, results_of
 from pdac_cli.commands.experiment_run import Place, pending, run_all
@@ -25,9 +25,10 @@ _EXPERIMENTS = Path("experiments")
 def run(options: ExperimentOptions) -> ExperimentSummary | PlanSummary:
     """Run what is not yet complete of an experiment, and tabulate all of it."""
     definition = load(options)
-    units, absent = units_of(definition, options)
     if options.plan:
         return plan_of(definition, options)
+    units, absent = units_of(definition, options)
+    check_units(definition, units)
     if not [unit for unit in units if unit.command != STORAGE] and absent:
         raise UsageError(
             f"{definition.name}: it is not said where {', '.join(absent)} is; expected a path for one at least; "

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from pdac_cli.commands.experiment_definition import DataSet, Definition
-from pdac_cli.commands.experiment_plan import Unit, text, units_of
+from pdac_cli.commands.experiment_plan import Unit, check_units, text, units_of
 from pdac_cli.commands.experiment_schema import TRAIN
 from pdac_cli.commands.train_cl_plan import DEFAULT_EPOCHS, PROPER_WIDTH
 from pdac_cli.console import table
 from pdac_cli.options.experiment import ExperimentOptions
 from pdac_cli.options.train_cl import LearningOptions, Setting
 
+_MANY = 4  # methods
 _ASSUMED = "?"  # in place of a path that was not given
 
 Pace = Callable[[int, int, int, int], float]  # pixels, classes, width and rows of a step to seconds
@@ -43,20 +44,26 @@ class PlanSummary:
 
     def text(self) -> str:
         """Return the plan for people."""
-        cells = [["data", "", "methods", "seeds", "runs", "hours"]]
+        cells = [["data", "with", "methods", "seeds", "runs", "hours"]]
+        listed = list(dict.fromkeys(", ".join(line.methods) for line in self.lines))
         for line in self.lines:
             hours = "" if line.hours is None else f"{line.hours:.2f}"
-            methods = ", ".join(line.methods)
+            # A list of many is said once, below.
+            count = len(line.methods)
+            methods = ", ".join(line.methods) if count < _MANY else f"{count} methods"
             cells.append([line.data, line.axes, methods, str(line.seeds), f"{line.runs:,}", hours])
+        named = [f"{names.count(',') + 1} methods: {names}" for names in listed if names.count(",") + 1 >= _MANY]
         total = f"{self.runs:,} runs, about {self.hours:.1f} hours of training on this machine"
         each = f", {self.side_by_side} at a time" if self.side_by_side > 1 else ", one after the other"
-        return f"{self.title}\n{table(cells)}\n{total}{each}; selection and testing come on top"
+        last = f"{total}{each}; selection and testing come on top"
+        return "\n".join([self.title, table(cells), *named, last])
 
 
 def plan_of(definition: Definition, options: ExperimentOptions) -> PlanSummary:
     """Return all runs of the definition, whether or not it was said where the data are."""
     missing = {key: _ASSUMED for key, data in definition.data.items() if data.path is None and key not in options.data}
     units, _ = units_of(definition, replace(options, data={**missing, **options.data}))
+    check_units(definition, units)
     groups: dict[tuple[str, str], list[Unit]] = {}
     for unit in units:
         axes = " ".join(f"{axis}={text(value)}" for axis, value in unit.values)

@@ -119,8 +119,6 @@ def units_of(definition: Definition, options: ExperimentOptions) -> tuple[list[U
                 absent.append(key)
                 continue
             units += _sweep_units(definition, sweep, key, placed)
-    for unit in units:
-        _check(definition, unit)
     names = [unit.name for unit in units]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -147,19 +145,20 @@ def _sweep_units(definition: Definition, sweep: Sweep, key: str, data: DataSet) 
     return units
 
 
-def _check(definition: Definition, unit: Unit) -> None:
+def check_units(definition: Definition, units: Sequence[Unit]) -> None:
     """Refuse, before anything runs, options and methods that a run would refuse."""
-    try:
-        if unit.command == TRAIN:
-            methods_of(unit.train_options(Path(), "auto", RunOptions()))
-        elif unit.command == COMPARE:
-            unit.compare_options(RunOptions())
-            method_named(unit.options["method"])
-    except UsageError as problem:
-        raise UsageError(
-            f"{definition.name}, {unit.label} on {unit.data}: {problem}; leave a method out with --methods, or change "
-            "an option with --set"
-        ) from None
+    for unit in units:
+        try:
+            if unit.command == TRAIN:
+                methods_of(unit.train_options(Path(), "auto", RunOptions()))
+            elif unit.command == COMPARE:
+                unit.compare_options(RunOptions())
+                method_named(unit.options["method"])
+        except UsageError as problem:
+            raise UsageError(
+                f"{definition.name}, {unit.label} on {unit.data}: {problem}; leave a method out with --methods, or "
+                "change an option with --set"
+            ) from None
 
 
 def _of(given: Mapping[str, Any], names: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
