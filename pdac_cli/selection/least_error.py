@@ -8,8 +8,10 @@ s = λ + xᵀP x, and lowers the error by
 
     gain(x) = 2 eᵀGᵀx / s − |e|² xᵀP C P x / s²,   G = P (M − C V).
 
-The classes take turns, and each takes its row of largest gain.  Near the start that is a row near its class's mean and
-far from the others'; later it is one that makes up for what those chosen have too much of.
+That serves the classes at hand.  For classes still to come, which may differ in any direction, every class also keeps
+its mean: beside the error stands the squared distance of the chosen rows' mean from the class's, as in herding, with
+z = x / |x| and relative to the class's spread 1 − |μ|².  The classes take turns, and each takes the row after which
+the sum of both is least.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from pdac_cli.selection.sampling import Ranking
 
 RIDGE = 1.0  # λ, and
 CONSTANT = 1.0  # the square of the constant beside the features: times their mean squared length
+MEAN = 1.0  # what a class's mean counts for beside its error
 # Rows that may be chosen: so many in all, and at least so many for every one kept; of larger classes a part is drawn.
 CANDIDATES, CANDIDATES_PER_ROW = 20_000, 10
 
@@ -97,6 +100,7 @@ class _Candidates:
     k: Array  # (n,) xᵀP x
     q: Array  # (n,) xᵀP C P x
     free: Array  # (n,) bool
+    mean: _Mean
     seen: int = 0  # steps that k and q know of
 
     @classmethod
@@ -104,7 +108,15 @@ class _Candidates:
         """Take the rows of a class."""
         ids, h = seen.candidates(code)
         x = _with_constant(seen.scale, h, error.constant)
-        return cls(ids, x, _dot(x, x), _dot(x @ error.C.astype(x.dtype), x), np.ones(len(ids), bool))
+        k, q = _dot(x, x), _dot(x @ error.C.astype(x.dtype), x)
+        return cls(ids, x, k, q, np.ones(len(ids), bool), _Mean(x[:, :-1], float(seen.weights[code])))
+
+    def take(self, place: int) -> Array:
+        """Choose a row and return it: (D + 1,)."""
+        self.free[place] = False
+        self.mean.add(self.x[place, :-1], place)
+        x: Array = self.x[place].astype(np.float64)
+        return x
 
     def _unseen(self, error: _Error) -> int:
         """Return how many of the latest steps k and q do not know of, having caught up with those too old to tell."""
@@ -116,22 +128,53 @@ class _Candidates:
         return 0
 
     def gains(self, error: _Error, code: int) -> Array:
-        """Return by how much each row would lower the error, −∞ for those chosen: (n,)."""
+        """Return by how much each row would lower error and distance of the means, −∞ for those chosen: (n,)."""
         classes = error.G.shape[1]
         new = list(islice(error.steps, len(error.steps) - self._unseen(error), None))
-        columns = np.column_stack([error.G, error.V, *(v for v, *_ in new), *(u for _, u, *_ in new)])
+        missing = np.append(self.mean.missing(), 0.0)
+        columns = np.column_stack([error.G, error.V, *(v for v, *_ in new), *(u for _, u, *_ in new), missing])
         product = (self.x @ columns.astype(self.x.dtype)).astype(np.float64)
         along, f = product[:, :classes], product[:, classes : 2 * classes]
-        xv, xu = product[:, 2 * classes : 2 * classes + len(new)], product[:, 2 * classes + len(new) :]
+        xv, xu = product[:, 2 * classes : 2 * classes + len(new)], product[:, 2 * classes + len(new) : -1]
         s, q = np.array([step[2] for step in new]), np.array([step[3] for step in new])
         self.k -= np.square(xv) @ (1 / s)
         self.q += np.square(xv) @ (q / s**2) - (xv * xu) @ (2 / s)
         e = -f
         e[:, code] += 1
         s = error.ridge + self.k
-        gain: Array = 2 * _dot(along, e) / s - _dot(e, e) * self.q / s**2
+        gain: Array = 2 * _dot(along, e) / s - _dot(e, e) * self.q / s**2 + self.mean.gains(product[:, -1])
         gain[~self.free] = -np.inf
         return gain
+
+
+class _Mean:
+    """How far the mean of a class's chosen rows is from that of all, each row z = x / |x|."""
+
+    def __init__(self, x: Array, weight: float) -> None:
+        length = np.sqrt(_dot(x, x))
+        self.inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0)  # (n,)
+        self.mean = self.inverse @ x / max(len(x), 1)  # (D,)
+        self.total, self.count = np.zeros_like(self.mean), 0
+        spread = float(np.mean(self.inverse > 0) - self.mean @ self.mean) if len(x) else 0.0
+        self.weight = MEAN * weight / spread if spread > 1e-6 else 0.0
+
+    def add(self, x: Array, place: int) -> None:
+        """Choose a row."""
+        self.total += self.inverse[place] * x
+        self.count += 1
+
+    def missing(self) -> Array:
+        """Return what the next row should be for the means to agree: (D,)."""
+        missing: Array = (self.count + 1) * self.mean - self.total
+        return missing
+
+    def gains(self, along: Array) -> Array:
+        """Return by how much each row brings the means together, from its products with what is missing: (n,)."""
+        missing = self.missing()
+        before = self.mean - self.total / max(self.count, 1)
+        after = missing @ missing - 2 * self.inverse * along + (self.inverse > 0)
+        gains: Array = self.weight * (before @ before - after / (self.count + 1) ** 2)
+        return gains
 
 
 def _choose(classes: list[_Candidates], error: _Error, quotas: Array, request: Request) -> Answer:
@@ -144,8 +187,7 @@ def _choose(classes: list[_Candidates], error: _Error, quotas: Array, request: R
         best = {code: classes[code].gains(error, code) for code in turn if classes[code].free.any()}
         code = max(best, key=lambda c: best[c].max())
         place = int(np.argmax(best[code]))
-        classes[code].free[place] = False
-        error.add(classes[code].x[place].astype(np.float64), code)
+        error.add(classes[code].take(place), code)
         ids[i], codes[i] = classes[code].ids[place], code
         meter.step()
     return Answer(Ranking(ids, codes, np.full(budget, np.nan)))

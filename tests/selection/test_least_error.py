@@ -7,7 +7,7 @@ from sklearn.linear_model import Ridge
 from pdac_cli.errors import DataError, UsageError
 from pdac_cli.options.select import Allocation
 from pdac_cli.selection import least_error as module
-from pdac_cli.selection.least_error import CONSTANT, RIDGE
+from pdac_cli.selection.least_error import CONSTANT, MEAN, RIDGE
 from pdac_cli.selection.overview import overview
 from tests.selection.arrays import ArrayRows, select
 
@@ -33,11 +33,24 @@ def error(x, codes, chosen, weights):
     return weights @ ((y - x @ fitted.coef_.T) ** 2).sum(axis=1)
 
 
+def distance(x, codes, chosen, weights):
+    """Squared distance of the chosen rows' mean from each class's, relative to its spread, rows of length 1."""
+    z = x[:, :-1] / np.linalg.norm(x[:, :-1], axis=1, keepdims=True)
+    total = 0.0
+    for code in np.unique(codes):
+        mine, kept = z[codes == code], z[[i for i in chosen if codes[i] == code]]
+        mean = kept.mean(axis=0) if len(kept) else 0.0
+        spread = np.mean(np.sum((mine - mine.mean(axis=0)) ** 2, axis=1))
+        total += MEAN * weights[codes == code].sum() * np.sum((mean - mine.mean(axis=0)) ** 2) / spread
+    return total
+
+
 def brute_force(h, codes, turns, weights):
     x, chosen = standardised(h, weights), []
     for turn in turns:
         free = [i for i in np.flatnonzero(np.isin(codes, turn)) if i not in chosen]
         errors = [error(x, codes, [*chosen, i], weights) for i in free]
+        errors = [e + distance(x, codes, [*chosen, i], weights) for e, i in zip(errors, free, strict=True)]
         chosen.append(int(free[int(np.argmin(errors))]))
     return chosen
 
