@@ -103,7 +103,7 @@ def test_a_reader_that_stops_early_is_no_error():
     command = f"{sys.executable} -m pdac_cli select --budget 1700 {SAMPLE} --method uniform -q | head -n 2"
     result = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert len(result.stdout.splitlines()) == 2
-    assert result.stderr == ""
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_a_full_disk_behind_standard_output_is_exit_5():

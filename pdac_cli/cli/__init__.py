@@ -61,7 +61,9 @@ def _run() -> int:
             return _interrupted()
     except PdacError as error:
         return _fail(str(error), error.exit_code)
-    except BrokenPipeError:  # whoever read our output has had enough, which is no error
+    except (BrokenPipeError, SystemExit) as error:  # whoever read our output has had enough, which is no error
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise  # Typer makes exit code 1 of a broken pipe
         discard_output()
         return 0
     except KeyboardInterrupt:
