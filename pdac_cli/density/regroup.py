@@ -51,7 +51,7 @@ def _cuts(parts: Components, xi: Array, r: Array) -> tuple[Array, Array, Array]:
 
     s (L, A, d_y) is the root of the covariance between the halves, ssᵀ.  With S the covariance of the component's rows
     and q = sᵀS⁻¹s, the cut gains α(−½ ln(1 − q) − H(p)); q is adjusted for being found on these rows, as R² is.  A half
-    of fewer rows than dimensions is none.
+    of fewer rows than dimensions is none, and neither is one of two rows that leave nothing to adjust by.
     """
     alpha, _, sigma = parts
     dims = xi.shape[1]
@@ -61,7 +61,7 @@ def _cuts(parts: Components, xi: Array, r: Array) -> tuple[Array, Array, Array]:
     axes = np.linalg.eigh(sigma)[1][:, :, -_AXES:].swapaxes(1, 2)  # (L, A, d_y)
     upper = r[:, None] * (axes @ xi.T > axes @ mean[..., None])  # (L, A, n)
     p = upper.sum(axis=2) / weight
-    enough = np.minimum(p, 1 - p) * weight >= dims
+    enough = (np.minimum(p, 1 - p) * weight >= dims) & (weight >= dims + 2)
     p = np.where(enough, p, 0.5)
     step = (upper @ xi / weight[..., None] - p[..., None] * mean[:, None]) / np.sqrt(p * (1 - p))[..., None]
     q = (step * np.linalg.solve(S, step.swapaxes(1, 2)).swapaxes(1, 2)).sum(axis=2)
