@@ -13,6 +13,7 @@ from pdac_cli.commands.stream_inputs import note_seen, plan_legs
 from pdac_cli.commands.stream_report import Reporter, mean_log_density
 from pdac_cli.commands.stream_run import Run, begin, outcome_options
 from pdac_cli.console import Console, table
+from pdac_cli.density.blocks import Array
 from pdac_cli.density.streaming import to_model
 from pdac_cli.engine.resources import one_blas_thread
 from pdac_cli.errors import UsageError
@@ -146,7 +147,9 @@ def _warn(running: Run, options: StreamOptions, console: Console) -> None:
         )
     waiting = sorted(label for label, known in stream.classes.items() if known.fitted is None)
     if waiting:
-        shown = ", ".join(map(str, waiting[:8])) + (f" and {len(waiting) - 8} more" if len(waiting) > 8 else "")
+        names = list(running.classes.names or ())
+        shown = ", ".join(names[label] if names else str(label) for label in waiting[:8])
+        shown += f" and {len(waiting) - 8} more" if len(waiting) > 8 else ""
         needed = max(options.density.dim, options.density.components) + 1
         console.warn(
             f"no density yet for {'class' if len(waiting) == 1 else 'classes'} {shown}: fewer than {needed} rows, "
@@ -157,17 +160,19 @@ def _warn(running: Run, options: StreamOptions, console: Console) -> None:
 def _write(running: Run, options: StreamOptions, resumed: bool) -> None:
     """Write the buffer and, where asked for, the model."""
     force = options.run.force or resumed
+    names, numbers = running.classes.shown()
     if options.model is not None:
-        model = to_model(list(running.stream.classes.values()), options.density)
+        known = running.stream.classes.values()
+        model = to_model([replace(one, label=_number(one.label, numbers)) for one in known], options.density)
         fingerprint = _fingerprint([place.fingerprint for place in running.places])
-        stored = StoredModel(model, fingerprint, running.label_names, outcome_options(options), options.seed)
+        stored = StoredModel(model, fingerprint, names, outcome_options(options), options.seed)
         write_model(stored, options.model, force)
     columns = running.stream.buffer.columns
     index = Index(
         row=columns["row"],
         source=columns["source"],
         task=columns["source"] + 1,  # each file is a task of its own
-        label=columns["label"],
+        label=columns["label"] if names is None else numbers[columns["label"]],
         log_density=columns["log_density"],
         sources=tuple(
             Source(place.fingerprint, (place.path,), place.rows, k + 1) for k, place in enumerate(running.places)
@@ -176,9 +181,14 @@ def _write(running: Run, options: StreamOptions, resumed: bool) -> None:
         budget=options.budget,
         seed=options.seed,
         options=outcome_options(options),
-        label_names=running.label_names,
+        label_names=names,
     )
     write_index(index, options.output, force)
+
+
+def _number(label: int, numbers: Array) -> int:
+    """Return the number that the outputs have for a class of the stream."""
+    return int(numbers[label]) if len(numbers) else label
 
 
 def _fingerprint(fingerprints: list[str]) -> str:
@@ -189,7 +199,7 @@ def _fingerprint(fingerprints: list[str]) -> str:
 
 
 def _summary(running: Run, options: StreamOptions, before: int, seconds: float, console: Console) -> StreamSummary:
-    stream, names = running.stream, running.label_names
+    stream, (names, numbers) = running.stream, running.classes.shown()
     kept = dict(zip(*np.unique(stream.buffer.columns["label"], return_counts=True), strict=True))
     new = stream.buffer.seen - before
     return StreamSummary(
@@ -209,8 +219,8 @@ def _summary(running: Run, options: StreamOptions, before: int, seconds: float, 
         ignored=running.ignored,
         seed=options.seed,
         classes=[
-            ClassLine(label, None if names is None else names[label], rows, int(kept.get(label, 0)))
-            for label, rows in sorted(stream.rows.items())
+            ClassLine(number, None if names is None else names[number], rows, int(kept.get(label, 0)))
+            for number, label, rows in sorted((_number(y, numbers), y, rows) for y, rows in stream.rows.items())
         ],
         warnings=console.warnings,
     )

@@ -13,6 +13,7 @@ from pdac_cli.console import Console
 from pdac_cli.errors import DataError
 from pdac_cli.files.features import FeatureSet, open_features
 from pdac_cli.files.follow import growing_rows, open_first_rows
+from pdac_cli.files.labels import Seen
 from pdac_cli.files.state import Place
 from pdac_cli.options.shared import InputOptions
 
@@ -81,7 +82,7 @@ def batches(source: FeatureSet, start: int, rows: int) -> Iterator[Batch]:
 
 def fingerprint_of_first(path: str, rows: int, options: InputOptions, growing: bool) -> str:
     """Return the fingerprint that the file would have with its first rows alone."""
-    with open_first_rows(options, path, rows, growing) as source:
+    with open_first_rows(options, path, rows, growing, Seen(rows)) as source:
         return source.fingerprint
 
 

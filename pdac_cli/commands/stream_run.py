@@ -7,17 +7,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
-
+from pdac_cli.commands.stream_classes import StreamClasses
 from pdac_cli.commands.stream_inputs import Leg, batches, fingerprint_of_first
 from pdac_cli.commands.stream_report import Reporter
-from pdac_cli.density.blocks import Array
 from pdac_cli.engine.packing import pack, unpack
 from pdac_cli.engine.streaming import Stream
 from pdac_cli.errors import DataError, Stopped
 from pdac_cli.files.features import FeatureSet, open_features
 from pdac_cli.files.follow import POLL_SECONDS, growing_rows, is_complete, open_first_rows
 from pdac_cli.files.kept import Option
+from pdac_cli.files.labels import Seen
 from pdac_cli.files.state import Place, State, check_options, damaged, read_state, write_state
 from pdac_cli.options.stream import StreamOptions
 
@@ -32,7 +31,7 @@ class Run:
     options: StreamOptions
     stream: Stream
     places: list[Place] = field(default_factory=list)
-    label_names: tuple[str, ...] | None = None
+    classes: StreamClasses = field(default_factory=StreamClasses)
     dropped: int = 0  # rows left out as not finite, in this run
     ignored: int = 0  # and by their label
     saved: int = 0  # rows seen when the state was written last
@@ -52,7 +51,9 @@ class Run:
         if self.options.state is None:
             return
         stream, arrays = self.stream, pack(self.stream)
-        state = State(outcome_options(self.options), stream.features, tuple(self.places), self.label_names, arrays)
+        names = None if self.classes.names is None else tuple(self.classes.names)
+        places = tuple(self.places)
+        state = State(outcome_options(self.options), stream.features, places, names, self.classes.sort, arrays)
         write_state(state, self.options.state)
         self.saved = stream.buffer.seen
         size = sum(array.nbytes for array in arrays.values())
@@ -68,13 +69,15 @@ class Run:
         at, seen, news = leg.start, 0, time.monotonic()
         ended = False
         while not ended:
-            ended = is_complete(leg.path) or time.monotonic() - news > self.options.timeout
+            complete = is_complete(leg.path)  # before its rows are counted, for none can come after it
             rows = growing_rows(self.options.input, leg.path)
-            if rows > seen:
+            if rows > seen:  # also while the last ones were worked on, however long that took
                 seen, news = rows, time.monotonic()
+            ended = complete or time.monotonic() - news > self.options.timeout
             ready = rows if ended else rows - rows % self.options.batch
             if ready > at:
-                with open_first_rows(self.options.input, leg.path, ready, growing=True) as source:
+                known = Seen(at, tuple(self.classes.names or ()))
+                with open_first_rows(self.options.input, leg.path, ready, growing=True, seen=known) as source:
                     yield source, at
                 at = ready
             elif not ended:
@@ -90,7 +93,7 @@ class Run:
                 f"{leg.path}: has {source.dim:,} features, the stream has {self.stream.features:,}; expected as many"
             )
         for batch in batches(source, start, self.options.batch):
-            labels = self._translated(batch.y, source, leg)
+            labels = self.classes.numbers(batch.y, source, leg.path, first=not self.stream.rows)
             self.stream.take(leg.source, batch.ids, batch.h, labels)
             self._stand(leg, batch.stop, source.n)
             report.batch(self.stream)
@@ -125,21 +128,6 @@ class Run:
             "run the same command again to go on"
         )
 
-    def _translated(self, y: Array, source: FeatureSet, leg: Leg) -> Array:
-        """Return the labels (n,) in the stream's own numbering of names, which new names extend."""
-        names, known = source.label_names, self.label_names
-        if not self.stream.rows:
-            self.label_names = known = names
-        if known == names:
-            return y
-        if known is None or names is None:
-            kinds = ["numbers" if each is None else "names" for each in (names, known)]
-            found = f"classes are {kinds[0]}, the stream's are {kinds[1]}"
-            raise DataError(f"{leg.path}: {found}; expected one kind in all")
-        self.label_names = (*known, *(name for name in names if name not in known))
-        place = {name: k for k, name in enumerate(self.label_names)}
-        return np.array([place[name] for name in names], np.int64)[y]
-
 
 def begin(options: StreamOptions, features: int) -> Run:
     """Return the run that goes on from the state file, or a new one where there is none."""
@@ -148,7 +136,8 @@ def begin(options: StreamOptions, features: int) -> Run:
     state = read_state(options.state)
     check_options(state, options.state, outcome_options(options), features)
     stream = _unpacked(state, options.state, options)
-    run = Run(options, stream, list(state.places), state.label_names, saved=stream.buffer.seen)
+    classes = StreamClasses.of(state.label_names, state.names_are_labels)
+    run = Run(options, stream, list(state.places), classes, saved=stream.buffer.seen)
     run.save_rows = options.state_every or _SAVE_ROWS
     return run
 

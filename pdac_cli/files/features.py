@@ -13,7 +13,7 @@ from pdac_cli.files.arrays import RowArray
 from pdac_cli.files.containers import Container, companions, open_array_file, open_container
 from pdac_cli.files.featureset import Chunk, FeatureSet, Part
 from pdac_cli.files.keys import Keys, find_keys
-from pdac_cli.files.labels import LabelColumn, read_names
+from pdac_cli.files.labels import NOTHING_SEEN, LabelColumn, Seen, read_names
 from pdac_cli.files.messages import quote, shape_text
 from pdac_cli.files.values import float_dtype
 from pdac_cli.options.shared import InputOptions
@@ -21,7 +21,9 @@ from pdac_cli.options.shared import InputOptions
 __all__ = ["Chunk", "FeatureSet", "open_features"]
 
 
-def open_features(options: InputOptions, open_file: Callable[[Path, bool], Container] = open_container) -> FeatureSet:
+def open_features(
+    options: InputOptions, open_file: Callable[[Path, bool], Container] = open_container, seen: Seen = NOTHING_SEEN
+) -> FeatureSet:
     """Open the files as one set, checking all that can be checked without reading every row."""
     paths = _expand(options.paths)
     _refuse_twice(paths)
@@ -41,7 +43,7 @@ def open_features(options: InputOptions, open_file: Callable[[Path, bool], Conta
             _check_fits(parts, part)
             parts.append(part)
             start += part.rows
-        return FeatureSet(parts, options, notes, stack.pop_all())
+        return FeatureSet(parts, options, notes, stack.pop_all(), seen)
 
 
 def _expand(patterns: tuple[str, ...]) -> list[Path]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pdac_cli.errors import DataError
 from pdac_cli.files.arrays import RowArray, take
-from pdac_cli.files.labels import LabelColumn, find_coding, row_text
+from pdac_cli.files.labels import LabelColumn, Seen, find_coding, row_text
 from pdac_cli.files.messages import quote
 from pdac_cli.files.values import fingerprint_of, fingerprint_rows, float_dtype, nonfinite_rows
 from pdac_cli.options.shared import InputOptions
@@ -62,11 +62,14 @@ class FeatureSet:
     """Rows of several files in the order given; a context manager that closes them.
 
     Attributes: ``n`` rows, ``dim`` D, ``dtype`` of the features, ``files`` as named by the user, ``paths`` of every
-    file read, ``label_names`` (class k is called ``label_names[k]``) or None for numbers, ``notes`` for the user,
-    ``dropped`` and ``ignored``: rows left out as non-finite or by their label in the last full pass.
+    file read, ``label_names`` (class k is called ``label_names[k]``) or None for numbers, ``names_are_labels``: whether
+    rows are labelled by names and not by numbers that have names, ``notes`` for the user, ``dropped`` and ``ignored``:
+    rows left out as non-finite or by their label in the last full pass.
     """
 
-    def __init__(self, parts: list[Part], options: InputOptions, notes: list[str], stack: ExitStack) -> None:
+    def __init__(
+        self, parts: list[Part], options: InputOptions, notes: list[str], stack: ExitStack, seen: Seen
+    ) -> None:
         self._parts, self._options, self._stack = parts, options, stack
         self.n = sum(part.rows for part in parts)
         self.dim = parts[0].dim
@@ -80,9 +83,10 @@ class FeatureSet:
         self._starts = np.array([part.start for part in parts])
         self._stats = {path: _state(path) for path in self.paths}
         self._coding = find_coding(
-            [part.labels for part in parts], [part.label_names for part in parts], options.ignore_label
+            [part.labels for part in parts], [part.label_names for part in parts], options.ignore_label, seen
         )
         self.label_names = self._coding.names
+        self.names_are_labels = self._coding.codes is not None
         if self._coding.codes is not None:
             names = len(self._coding.codes)
             notes = [*notes, f"{names:,} label names read as classes 0 to {names - 1:,}, in sorted order"]

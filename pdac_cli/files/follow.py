@@ -21,6 +21,7 @@ from pdac_cli.files.datasets import get_dataset
 from pdac_cli.files.features import FeatureSet, open_features
 from pdac_cli.files.hdf5 import describe_datasets, list_datasets, open_hdf5
 from pdac_cli.files.keys import find_keys
+from pdac_cli.files.labels import NOTHING_SEEN, Seen
 from pdac_cli.files.messages import reading
 from pdac_cli.options.shared import InputOptions
 
@@ -96,14 +97,16 @@ class GrowingContainer:
         return Hdf5Array(get_dataset(self._file, key, self._external), self.path, key)
 
 
-def open_first_rows(options: InputOptions, path: str, rows: int, growing: bool = False) -> FeatureSet:
+def open_first_rows(
+    options: InputOptions, path: str, rows: int, growing: bool = False, seen: Seen = NOTHING_SEEN
+) -> FeatureSet:
     """Open one file as if it had only its first rows."""
 
     def open_file(found: Path, allow_external: bool) -> Container:
         container = GrowingContainer(found, options) if growing else open_container(found, allow_external)
         return FirstRowsContainer(container, rows)
 
-    return open_features(replace(options, paths=(path,)), open_file)
+    return open_features(replace(options, paths=(path,)), open_file, seen)
 
 
 def growing_rows(options: InputOptions, path: str) -> int:

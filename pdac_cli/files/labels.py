@@ -27,10 +27,26 @@ class Coding:
     ignore: int | None  # the class to leave out
 
 
-def find_coding(columns: Sequence[LabelColumn], given: Sequence[tuple[str, ...] | None], ignore: int | None) -> Coding:
+@dataclass(frozen=True)
+class Seen:
+    """Rows of a single file that have been read before and need not be looked at for names of classes again."""
+
+    rows: int = 0  # the first of the file
+    names: tuple[str, ...] = ()  # found in them
+
+
+NOTHING_SEEN = Seen()
+
+
+def find_coding(
+    columns: Sequence[LabelColumn],
+    given: Sequence[tuple[str, ...] | None],
+    ignore: int | None,
+    seen: Seen = NOTHING_SEEN,
+) -> Coding:
     """Stored names count in sorted order; stored numbers are the classes, named as the files say if they agree."""
     if columns[0].text:
-        found = set[str]().union(*(column.names() for column in columns))
+        found = set(seen.names).union(*(column.names(seen.rows) for column in columns))
         names = tuple(sorted(found - {str(ignore)}))  # an ignored name has no number, so classes stay 0 to K − 1
         return Coding(names, {name: code for code, name in enumerate(names)}, -1)
     return Coding(given[0] if len(set(given)) == 1 else None, None, ignore)
@@ -52,10 +68,10 @@ class LabelColumn:
         """Labels of the given rows of the file, (m,)."""
         return self._decode(take(self._array, rows), rows)
 
-    def names(self) -> set[str]:
-        """All distinct names, found in one pass of bounded memory."""
+    def names(self, first: int = 0) -> set[str]:
+        """All distinct names from row ``first`` on, found in one pass of bounded memory."""
         found: set[str] = set()
-        for start in range(0, self.rows, _PASS_ROWS):
+        for start in range(first, self.rows, _PASS_ROWS):
             found.update(self.read(start, min(self.rows, start + _PASS_ROWS)))
         return found
 

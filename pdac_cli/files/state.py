@@ -31,7 +31,7 @@ from pdac_cli.files.kept import Option
 from pdac_cli.files.locks import exclusive
 from pdac_cli.files.messages import DAMAGE, plain, quote
 
-FORMAT, VERSION = "pdac-stream", 1
+FORMAT, VERSION = "pdac-stream", 2
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,8 @@ class State:
     options: Mapping[str, Option]  # all that decide the outcome
     features: int  # D
     places: tuple[Place, ...]  # of the files, in the stream's order
-    label_names: tuple[str, ...] | None
+    label_names: tuple[str, ...] | None  # in the order of their numbers
+    names_are_labels: bool  # of the first file
     arrays: Mapping[str, NDArray[Any]]
 
 
@@ -68,6 +69,7 @@ def write_state(state: State, path: Path) -> None:
         "pdac_version": __version__,
         "options": json.dumps(dict(state.options), sort_keys=True),
         "features": state.features,
+        "names_are_labels": int(state.names_are_labels),
     }
     with growing_hdf5(path, force=True) as growing, growing.writing() as file:
         write_attributes(file, attributes)
@@ -106,6 +108,7 @@ def read_state(path: Path) -> State:
                 int(settings["features"]),
                 tuple(Place(**place) for place in places),
                 tuple(read_texts(file, "label_names")) if "label_names" in names else None,
+                bool(settings["names_are_labels"]),
                 arrays,
             )
     except ModelError:

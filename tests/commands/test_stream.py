@@ -7,13 +7,16 @@ import sys
 import textwrap
 import time
 from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
 import pytest
 
 from pdac_cli.commands import stream_run
+from pdac_cli.engine.streaming import Stream
 from pdac_cli.files.index import read_index
+from pdac_cli.files.labels import LabelColumn
 from pdac_cli.files.model import read_model
 from tests.conftest import SAMPLE
 from tests.oracles import clustered
@@ -144,8 +147,89 @@ def test_names_of_classes_are_joined_along_the_stream(pdac, tmp_path, monkeypatc
         write_features(tmp_path / name, h, np.array(classes)[np.arange(80) % 2])
         assert pdac("stream", "--budget", 160, name, "-o", "b.json", "--state", "s.h5", "--dim", 3).code == 0
     index = read_index(tmp_path / "b.json")
-    assert index.label_names == ("cat", "dog", "ant")
-    assert index.class_counts == {0: 40, 1: 80, 2: 40}
+    assert index.label_names == ("ant", "cat", "dog")  # sorted, as in every other file
+    assert index.class_counts == {0: 40, 1: 40, 2: 80}
+
+
+def named(n, names=("dog", "cat", "ant")):
+    """Rows whose classes appear one after another, the names against their order."""
+    h = clustered(n, 12, 3, seed=0)
+    late = np.minimum(np.arange(n) % 3, np.arange(n) * 3 // n)
+    return h, np.array(names, "S3")[late]
+
+
+def test_names_that_come_late_do_not_change_what_came_before(pdac, tmp_path, monkeypatch):
+    """A file that was streamed while it grew ends as one that was read whole."""
+    monkeypatch.chdir(tmp_path)
+    h, y = named(300)
+    for rows in (96, 192, 300):
+        write_features(tmp_path / "f.h5", h[:rows], y[:rows])
+        outputs = ("-o", "b.json", "--state", "s.h5", "--model", "m.h5")
+        assert pdac("stream", "--budget", 30, "f.h5", *outputs, "--dim", 3).code == 0
+    assert pdac("stream", "--budget", 30, "f.h5", "-o", "w.json", "--model", "w.h5", "--dim", 3).code == 0
+    assert (tmp_path / "b.json").read_bytes() == (tmp_path / "w.json").read_bytes()
+    assert (tmp_path / "m.h5").read_bytes() == (tmp_path / "w.h5").read_bytes()
+    summary = pdac("stream", "--budget", 30, "f.h5", "-o", "j.json", "--dim", 3, "--json").json
+    expected = dict(zip(*np.unique(y.astype(str), return_counts=True), strict=True))
+    assert {line["name"]: line["rows"] for line in summary["classes"]} == expected
+    assert [line["name"] for line in summary["classes"]] == ["ant", "cat", "dog"]
+    index = read_index(tmp_path / "b.json")
+    np.testing.assert_array_equal(np.array(index.label_names)[index.label], y.astype(str)[index.row])
+    model = read_model(tmp_path / "m.h5")
+    assert model.label_names == ("ant", "cat", "dog")
+    assert model.model.counts.tolist() == [expected[name] for name in model.label_names]
+    assert pdac("select", "--budget", 5, "f.h5", "--model", "m.h5", "-q").code == 0
+
+
+def test_numbers_that_have_names_stay_as_they_are(pdac, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_features(tmp_path / "f.h5", clustered(60, 12, 3, seed=0), 2 - np.arange(60) % 3)
+    with h5py.File(tmp_path / "f.h5", "a") as file:
+        file["label_names"] = [b"dog", b"cat", b"ant"]
+    assert pdac("stream", "--budget", 20, "f.h5", "-o", "b.json", "--dim", 3).code == 0
+    index = read_index(tmp_path / "b.json")
+    assert index.label_names == ("dog", "cat", "ant")
+    np.testing.assert_array_equal(index.label, 2 - index.row % 3)
+
+
+def test_rows_that_come_while_others_are_worked_on_are_news(pdac, tmp_path, monkeypatch):
+    """A stream slower than its time-out does not take its own work for a writer's silence."""
+    path = write_features(tmp_path / "f.h5", clustered(320, 12, 2, seed=0), np.arange(320) % 2)
+    ready, now = iter(range(32, 320, 32)), [0.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda _: now.__setitem__(0, now[0] + 1))
+    take = Stream.take
+
+    def slowly(self, *arguments):
+        now[0] += 5
+        return take(self, *arguments)
+
+    monkeypatch.setattr(stream_run, "time", clock)
+    monkeypatch.setattr(Stream, "take", slowly)
+    monkeypatch.setattr(stream_run, "growing_rows", lambda *_: next(ready, 320))
+    result = pdac("stream", "--budget", 30, path, "-o", tmp_path / "b.json", "--follow", "--timeout", 3, "--json")
+    assert result.json["rows"] == 320
+
+
+def test_names_of_classes_are_looked_for_once(pdac, tmp_path, monkeypatch):
+    """Not again in all rows for every new batch of a growing file, nor for every state."""
+    h, y = named(1280)
+    write_features(tmp_path / "f.h5", h, y)
+    ready = iter(range(32, 1280, 32))  # the file seems to grow by a batch
+    monkeypatch.setattr(stream_run, "growing_rows", lambda *_: next(ready, 1280))
+    looked, names = [], LabelColumn.names
+
+    def counted(self, first=0):
+        looked.append(self.rows - first)
+        return names(self, first)
+
+    monkeypatch.setattr(LabelColumn, "names", counted)
+    result = pdac(
+        "stream", "--budget", 30, tmp_path / "f.h5", "-o", tmp_path / "b.json", "--follow", "--timeout", 0.3,
+        "--state", tmp_path / "s.h5", "--state-every", 64, "--dim", 3,
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    assert len(looked) > 40
+    assert sum(looked) < 1.2 * 1280
 
 
 @pytest.mark.parametrize("solver", ["warm", "exact", "sketch"])

@@ -10,7 +10,7 @@ from pdac_cli.files.state import Place, State, check_options, read_state, write_
 def state():
     arrays = {"seen": np.array([7, 2]), "buffer/row": np.arange(5), "class/unit": np.array([1.0, 0.5])}
     places = (Place("a.h5", 6, "f" * 32, 6), Place("b.h5", 1, "e" * 32, 9))
-    return State({"budget": 5, "beta": 0.5, "method": "spdac"}, 16, places, ("cat", "dog"), arrays)
+    return State({"budget": 5, "beta": 0.5, "method": "spdac"}, 16, places, ("cat", "dog"), True, arrays)
 
 
 def test_a_state_is_read_back_as_it_was_written(tmp_path, state):
@@ -38,12 +38,12 @@ def test_the_same_state_gives_the_same_bytes_and_replaces_the_former(tmp_path, s
 
 def test_many_files_fit_into_a_state(tmp_path, state):
     places = tuple(Place(f"day-{k:05d}.h5", 10, "f" * 32, 10) for k in range(3000))
-    write_state(State(state.options, 16, places, None, {}), tmp_path / "s.h5")
+    write_state(State(state.options, 16, places, None, False, {}), tmp_path / "s.h5")
     assert read_state(tmp_path / "s.h5").places == places
 
 
 @pytest.mark.parametrize(("damage", "words"), [
-    (lambda f: f.attrs.__setitem__("version", 9), "state format version 9; expected 1"),
+    (lambda f: f.attrs.__setitem__("version", 9), "state format version 9; expected 2"),
     (lambda f: f.attrs.__setitem__("format", "other"), "not a state of pdac stream"),
     (lambda f: f.__delitem__("places"), "cannot be read as a state"),
     (lambda f: f.attrs.__setitem__("options", "{"), "cannot be read as a state"),
