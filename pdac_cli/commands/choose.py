@@ -15,6 +15,7 @@ from pdac_cli.commands.stored import stored_rows
 from pdac_cli.console import Console
 from pdac_cli.density.model import Model
 from pdac_cli.engine import local
+from pdac_cli.engine.resources import one_blas_thread
 from pdac_cli.engine.source import Classes, Plan, count_classes, make_plan
 from pdac_cli.errors import DataError
 from pdac_cli.files import index as index_files
@@ -60,7 +61,7 @@ def choose(
     rows = _rows(source, classes, method, given, options, plan, console)
     if method.uses_stored and reference is None and before is not None:
         reference = stored_rows(rows.source, rows.logits, before, options, console)
-    with console.progress(f"selecting by {options.method}", room.budget) as tick:
+    with one_blas_thread(), console.progress(f"selecting by {options.method}", room.budget) as tick:
         answer = method.select(
             rows,
             Request(

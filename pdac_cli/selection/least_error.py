@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
+from scipy.linalg.blas import dsymv, dsyr
 
 from pdac_cli.options.select import Allocation
 from pdac_cli.selection.budget import Array
@@ -66,27 +67,27 @@ class _Error:
         dim = len(seen.scale.factor) + 1
         self.length = seen.scale.length
         self.constant, self.ridge = np.sqrt(CONSTANT * self.length), RIDGE * self.length
-        self.C, self.G = np.zeros((dim, dim)), np.empty((dim, len(seen.weights)))
+        self.C, self.G = np.zeros((dim, dim), order="F"), np.empty((dim, len(seen.weights)))
         self.C[:-1, :-1] = seen.second  # standardised features have mean 0: no product with the constant is left
         self.C[-1, -1] = self.constant**2
         self.G[:-1], self.G[-1] = seen.first, self.constant * seen.weights
-        self.P, self.V = np.eye(dim), np.zeros_like(self.G)
+        self.P, self.V = np.eye(dim, order="F"), np.zeros_like(self.G)  # of P the lower half is kept up
         # Px, PCPx, s and xᵀPCPx of the latest rows chosen, as many as are cheaper to use than P and C themselves.
         self.steps: deque[tuple[Array, Array, float, float]] = deque(maxlen=dim)
         self.count = 0
 
     def add(self, x: Array, code: int) -> None:
         """Train on one more row."""
-        v = self.P @ x
+        v = dsymv(1.0, self.P, x, lower=1)
         s = self.ridge + float(v @ x)
         c = -(x @ self.V) / s
         c[code] += 1 / s
-        Cv = self.C @ v
-        u, q = self.P @ Cv, float(v @ Cv)
+        Cv = dsymv(1.0, self.C, v, lower=1)
+        u, q = dsymv(1.0, self.P, Cv, lower=1), float(v @ Cv)
         self.G -= np.outer(v, x @ self.G / s)
         self.G -= np.outer(u - v * (q / s), c)
         self.V += np.outer(v, c)
-        self.P -= np.outer(v, v / s)
+        self.P = dsyr(-1 / s, v, a=self.P, lower=1, overwrite_a=1)
         self.steps.append((v, u, s, q))
         self.count += 1
 
@@ -123,7 +124,7 @@ class _Candidates:
         missing, self.seen = error.count - self.seen, error.count
         if missing <= len(error.steps):
             return missing
-        xp = self.x @ error.P.astype(self.x.dtype)
+        xp = self.x @ (np.tril(error.P) + np.tril(error.P, -1).T).astype(self.x.dtype)
         self.k, self.q = _dot(xp, self.x), _dot(xp @ error.C.astype(xp.dtype), xp)
         return 0
 

@@ -126,7 +126,8 @@ class _Moments:
         if 1 / _SAFE < largest < _SAFE:
             centred = centred.astype(h.dtype, copy=False)
         with np.errstate(over="ignore", invalid="ignore"):
-            self.within += (centred * weight.astype(centred.dtype)[:, None]).T @ centred
+            centred *= np.sqrt(weight).astype(centred.dtype)[:, None]
+            self.within += centred.T @ centred
             self.between += np.outer(mean * total, mean)
         order = np.argsort(codes, kind="stable")
         present, starts = np.unique(codes[order], return_index=True)
