@@ -15,6 +15,7 @@ class StreamMethod(StrEnum):
 
     SPDAC = "spdac"  # by its estimated density, the paper's Algorithm 2
     ER = "er"  # all alike: plain reservoir sampling
+    HERDING = "herding"  # by what it does for the mean of its class's stored rows
 
 
 class Acceptance(StrEnum):
