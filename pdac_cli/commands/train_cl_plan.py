@@ -17,7 +17,7 @@ from pdac_cli.options.train_cl import PRESET_TASKS, Setting, TrainOptions
 from pdac_cli.selection.methods import method_named
 
 OFFLINE_METHODS = ("pdac", "uniform")  # compared when no method is given
-STREAM_METHODS = (StreamMethod.SPDAC.value, StreamMethod.ER.value)
+STREAM_METHODS = (StreamMethod.SPDAC.value, StreamMethod.ER.value)  # likewise
 DEFAULT_EPOCHS = 10
 PROPER_WIDTH, _TINY_WIDTH, _TINY_PIXELS = 64, 8, 16
 _PRESET_PAD = 4
@@ -30,9 +30,9 @@ def methods_of(options: TrainOptions) -> tuple[str, ...]:
     for method in options.methods:
         if offline:
             method_named(method)
-        elif method not in STREAM_METHODS:
-            expected = " or ".join(STREAM_METHODS)
-            raise UsageError(f"--method is {method!r} with --setting {options.setting.value}; expected {expected}")
+        elif method not in set(StreamMethod):
+            expected = ", ".join(StreamMethod)
+            raise UsageError(f"--method is {method!r} with --setting {options.setting.value}; expected one of: {expected}")
     return options.methods or (OFFLINE_METHODS if offline else STREAM_METHODS)
 
 
