@@ -42,7 +42,7 @@ def run(options: ExperimentOptions) -> ExperimentSummary | PlanSummary:
     quiet = replace(options.run, jobs=jobs, quiet=True, json=False, force=False)
     place = Place(folder / "runs", options.device, quiet, options.run.force)
     with exclusive(folder / ".lock", folder):
-        _run(units, place, options, console)
+        _run([unit for unit in units if unit.command != STORAGE], place, options, console)
         results = results_of(units, definition, place)
         summary = ExperimentSummary(
             str(folder), definition.title, definition.reference, len(units), absent, cells_of(results, definition)
@@ -54,7 +54,7 @@ def run(options: ExperimentOptions) -> ExperimentSummary | PlanSummary:
 
 
 def _run(units: list[Unit], place: Place, options: ExperimentOptions, console: Console) -> None:
-    chunks = pending([unit for unit in units if unit.command != STORAGE], place)
+    chunks = pending(units, place)
     left = sum(len(chunk) for chunk in chunks)
     if left < len(units):
         console.note(f"{len(units) - left:,} of {len(units):,} runs are complete")
