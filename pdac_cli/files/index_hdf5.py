@@ -90,6 +90,10 @@ def _numbers(file: h5py.File, name: str, kinds: str, path: Path) -> NDArray[Any]
         raise DataError(
             f"{path}: {quote(name)} is {dataset.dtype} {shape_text(dataset.shape)}; expected {kind} of shape (m,)"
         )
+    if dataset.nbytes > path.stat().st_size:  # we write plain arrays: more than the file holds is not ours
+        raise DataError(
+            f"{path}: {quote(name)} declares {dataset.nbytes:,} bytes, more than the file has; expected an index file"
+        )
     values: NDArray[Any] = dataset[:]
     if kinds == "f":
         values[np.isnan(values)] = np.nan  # one kind of NaN: arithmetic with signalling ones warns
