@@ -32,6 +32,7 @@ class _Binary:
     parts: dict[Split, tuple[str, ...]]
     names: str
     label_bytes: int
+    classes: int
 
 
 _BINARY = {
@@ -40,9 +41,10 @@ _BINARY = {
         {Split.TRAIN: tuple(f"data_batch_{k}.bin" for k in range(1, 6)), Split.TEST: ("test_batch.bin",)},
         "batches.meta.txt",
         1,
+        10,
     ),
     "cifar100": _Binary(
-        "cifar-100-binary", {Split.TRAIN: ("train.bin",), Split.TEST: ("test.bin",)}, "fine_label_names.txt", 2
+        "cifar-100-binary", {Split.TRAIN: ("train.bin",), Split.TEST: ("test.bin",)}, "fine_label_names.txt", 2, 100
     ),
 }
 _PYTHON: dict[str, Any] = {"cifar10": datasets.CIFAR10, "cifar100": datasets.CIFAR100}
@@ -86,6 +88,11 @@ def _read_binary(root: Path, form: _Binary, split: Split) -> tuple[NDArray[np.ui
                 f"{root / name}: has {len(data):,} bytes; expected a multiple of {size:,}; copy the file again"
             )
         parts.append(data.reshape(-1, size))
+        largest = int(parts[-1][:, form.label_bytes - 1].max())
+        if largest >= form.classes:  # as in a file that lost a byte and its end
+            raise DataError(
+                f"{root / name}: has the label {largest}; expected 0 to {form.classes - 1}; copy the file again"
+            )
     records = np.concatenate(parts)
     labels = records[:, form.label_bytes - 1].astype(np.int64)
     listed = root / form.names

@@ -219,6 +219,10 @@ def test_damaged_and_missing_cifar(tmp_path: Path) -> None:
     (tmp_path / "cifar-10-batches-bin" / "data_batch_3.bin").write_bytes(b"x" * 5000)
     with pytest.raises(DataError, match=r"data_batch_3.bin: has 5,000 bytes; expected a multiple of 3,073"):
         open_dataset("cifar10", tmp_path, None, download=False)
+    shifted = records(4, 10, 1).tobytes()[1:] + b"\xff"  # of the right size, but a byte was lost
+    (tmp_path / "cifar-10-batches-bin" / "data_batch_3.bin").write_bytes(shifted)
+    with pytest.raises(DataError, match=r"data_batch_3.bin: has the label \d+; expected 0 to 9; copy the file again"):
+        open_dataset("cifar10", tmp_path, None, download=False)
     (tmp_path / "cifar-10-batches-bin" / "data_batch_3.bin").unlink()
     with pytest.raises(DataError, match=r"data_batch_3.bin: cannot be read"):
         open_dataset("cifar10", tmp_path, None, download=False)
