@@ -29,8 +29,8 @@ class MemoryRows:
     def dtype(self) -> np.dtype:
         return self.h.dtype
 
-    def read(self, start: int, stop: int) -> np.ndarray:
-        return self.h[start:stop]
+    def read_into(self, start: int, out: np.ndarray) -> None:
+        out[...] = self.h[start : start + len(out)]
 
 
 def features(n: int, dim: int, seed: int = 0, *, decay: float = 0.5, dtype: str = "f8") -> np.ndarray:

@@ -1,9 +1,9 @@
 """The canonical block: the unit of all work on rows, so that no answer depends on how the rows arrive.
 
 A class's rows, in order of their ids, are cut into blocks of ``ROWS`` rows, the last one padded with zeros; ``SEGMENT``
-consecutive blocks are one segment.  Every product is taken block by block and every sum block by block, then segment
-by segment, in order.  How many rows are read at once, how files are split, how many classes are worked on together or
-by how many threads then cannot change a single bit of the result.
+consecutive blocks are one segment.  Every product is taken over whole blocks and every sum over pieces of the class
+that depend on its size alone, in order.  How many rows are read at once, how files are split, how many classes are
+worked on together or by how many threads then cannot change a single bit of the result.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 ROWS = 128  # large enough for BLAS, small enough that padding a class of 500 rows wastes 2 %
-SEGMENT = 16  # 2,048 rows: their 66 quadratic features are 1 MB, which stays in the second-level cache
+SEGMENT = 16  # 2,048 rows: what is read at once of a class too large to keep
 SEGMENT_ROWS = ROWS * SEGMENT
 
 
@@ -39,8 +39,8 @@ class ClassRows(Protocol):
     def dtype(self) -> np.dtype[Any]:
         """What the rows are stored as: float16, float32 or float64."""
 
-    def read(self, start: int, stop: int) -> Array:
-        """Return rows start to stop: (stop − start, D)."""
+    def read_into(self, start: int, out: Array) -> None:
+        """Lay the rows from `start` on into out (m, D), as its dtype."""
 
 
 def work_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

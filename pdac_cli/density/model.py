@@ -7,20 +7,10 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from pdac_cli.density.blocks import Array, ClassRows, segments
+from pdac_cli.density.blocks import ROWS, Array, ClassRows, segments
 from pdac_cli.density.device import NUMPY, Device
-from pdac_cli.density.mixture import (
-    Allocate,
-    Mixtures,
-    cholesky,
-    coefficients,
-    e_step,
-    empty_blocks,
-    expectation_maximisation,
-    fill,
-    quadratic,
-    start,
-)
+from pdac_cli.density.em import Allocate, empty_blocks, expectation_maximisation, fill, start
+from pdac_cli.density.mixture import Mixtures, cholesky, coefficients, e_step, quadratic
 from pdac_cli.density.projection import Projection, fit_projection, project, project_centred
 from pdac_cli.options.shared import DensityOptions
 from pdac_cli.rng import Purpose, row_uniforms
@@ -148,7 +138,7 @@ class Scorer:
         for first, last in segments(len(h)):
             blocks = empty_blocks([last - first], model.W.shape[2])
             fill(blocks, 0, 0, project(h[first:last], model.mean[c], model.W[c], float(model.unit[c])))
-            phi = quadratic(blocks.xi, blocks.valid(0, 0, len(blocks.xi)))
+            phi = quadratic(blocks.xi, np.ones((len(blocks.xi), ROWS)))
             _, log_p = e_step(self.theta[c][None], phi, model.alpha.shape[1])
             out[first:last] = log_p.ravel()[: last - first]
         out -= model.dims[c] * np.log(model.unit[c])

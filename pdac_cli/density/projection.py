@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from pdac_cli.density.blocks import ROWS, SEGMENT_ROWS, Array, ClassRows, block_count, segments, work_dtype
+from pdac_cli.density.blocks import ROWS, Array, ClassRows, block_count, segments, work_dtype
 from pdac_cli.density.device import NUMPY, Device
 from pdac_cli.options.shared import Solver
 
 _DENSE = 96  # below this size LAPACK's full decomposition is as fast as Lanczos
 _KEEP = 1 << 25  # numbers: a class up to this size is read once and kept, a larger one is read on every pass
 _SMALL, _LARGE = 2.0**-40, 2.0**60  # between these a class's mean square distance is safe in single precision
+_FAR = 2.0**-8  # of the mean's square: rounding in a mean above this may shift a class by 1e-5 of its extent
 _SQUARE = 1 << 26  # numbers: a covariance above this size is never formed
 
 
@@ -31,14 +32,19 @@ class Projection:
 
 
 def project(h: Array, mean: Array, W: Array, unit: float) -> Array:
-    """Return W_yᵀ(h − h̄_y) / unit, Eq. (4), block by block, with zeros to whole blocks: (n, D) -> (blocks · R, d)."""
-    return project_centred(_centre(h, mean, unit), W)
+    """Return W_yᵀ(h − h̄_y) / unit, Eq. (4), with zeros to whole blocks: (n, D) -> (blocks, d, ROWS)."""
+    out = _whole_blocks(len(h), h.shape[1], mean.dtype)
+    out[: len(h)] = h
+    _centre(out[: len(h)], mean, unit)
+    return project_centred(out, W)
 
 
 def project_centred(centred: Array, W: Array) -> Array:
-    """Return W_yᵀ of rows that are centred and fill whole blocks: (blocks · ROWS, D) -> (blocks · ROWS, d)."""
-    blocks = centred.reshape(len(centred) // ROWS, ROWS, -1)
-    return (blocks @ W).reshape(len(centred), W.shape[1])
+    """Return W_yᵀ of rows that are centred and fill whole blocks: (blocks · ROWS, D) -> (blocks, d, ROWS)."""
+    features, dim = W.shape
+    padded = np.zeros((-(-dim // 4) * 4, features), W.dtype)  # BLAS likes a multiple of four
+    padded[:dim] = W.T
+    return (padded @ centred.reshape(-1, ROWS, features).swapaxes(1, 2))[:, :dim]
 
 
 def fit_projection(rows: ClassRows, dim: int, solver: Solver, device: Device = NUMPY) -> tuple[Projection, Centred]:
@@ -47,7 +53,7 @@ def fit_projection(rows: ClassRows, dim: int, solver: Solver, device: Device = N
     centred = Centred(rows, dtype)
     if centred.constant:
         return Projection(centred.mean, np.zeros((rows.dim, 0), dtype), np.zeros(0), centred.unit), centred
-    variance, W = _top_directions(centred, rows.count, dim, solver, device)
+    variance, W = _top_directions(centred, dim, solver, device)
     keep = variance > variance[:1] * (4 * np.sqrt(rows.dim) * np.finfo(dtype).eps)  # above rounding noise
     projection = Projection(centred.mean, fix_signs(W[:, keep]), variance[keep].astype(np.float64), centred.unit)
     return projection, centred
@@ -122,33 +128,63 @@ class Centred:
     def __init__(self, rows: ClassRows, dtype: np.dtype[Any]) -> None:
         self.rows, self.dtype = rows, dtype
         self.unit, self.constant = 1.0, False
-        self._kept: list[Array] | None = None
-        raw = list(self._raw()) if rows.count * rows.dim <= _KEEP else None
-        mean = np.zeros(rows.dim)
-        for part in raw if raw is not None else self._raw():
-            mean += np.full(len(part), 1 / rows.count, dtype) @ part
+        self._kept = self._read(0, rows.count) if rows.count * rows.dim <= _KEEP else None
+        mean = self._mean(self._raw())
         self.mean: Array = mean.astype(dtype)
-        self._keep(raw)
+        if self._kept is not None:
+            _centre(self._kept[: rows.count], self.mean, self.unit)
         squares = self._squares()
+        size = float(mean @ mean)
         # Where squares leave the safe range or are no more than rounding, look at the values themselves.
-        if not max(_SMALL, 1e-10 * float(mean @ mean)) < squares < _LARGE:
-            self._look(raw)
+        if not max(_SMALL, 1e-10 * size) < squares < _LARGE:
+            self._look()
             squares = self._squares()
-        self._correct(1e-5 * np.sqrt(squares))
+        # Where the mean is far above the extent, the centred rows' mean is not yet zero.
+        if size * _FAR > squares * self.unit * self.unit:
+            self._correct()
+
+    @property
+    def whole(self) -> Array | None:
+        """All rows at once, where the class is small: (n, D)."""
+        return None if self._kept is None else self._kept[: self.rows.count]
+
+    def __iter__(self) -> Iterator[tuple[int, Array]]:
+        """Yield each segment's first row and its rows, filled up with zeros to whole blocks."""
+        for start, stop in segments(self.rows.count):
+            if self._kept is not None:
+                yield start, self._kept[start : start + block_count(stop - start) * ROWS]
+            else:
+                part = self._read(start, stop)
+                _centre(part[: stop - start], self.mean, self.unit)
+                yield start, part
+
+    def _read(self, start: int, stop: int) -> Array:
+        """Return rows start to stop as they are, filled up with zeros to whole blocks."""
+        out = _whole_blocks(stop - start, self.rows.dim, self.dtype)
+        self.rows.read_into(start, out[: stop - start])
+        return out
+
+    def _raw(self) -> Iterator[Array]:
+        for start, stop in segments(self.rows.count):
+            yield self._kept[start:stop] if self._kept is not None else self._read(start, stop)[: stop - start]
+
+    def _mean(self, parts: Iterable[Array]) -> Array:
+        """Return the mean of the rows: (D,)."""
+        mean = np.zeros(self.rows.dim)
+        for part in parts:
+            mean += np.full(len(part), 1 / self.rows.count, self.dtype) @ part
+        return mean
 
     def _squares(self) -> float:
         """Return the mean square distance from the mean."""
         with np.errstate(over="ignore"):
             return sum(float(np.vdot(part, part)) for _, part in self) / self.rows.count
 
-    def _keep(self, raw: list[Array] | None) -> None:
-        if raw is not None:
-            self._kept = [_centre(part, self.mean, self.unit) for part in raw]
-
-    def _look(self, raw: list[Array] | None) -> None:
+    def _look(self) -> None:
         """See whether all rows are the same, and choose the unit by their extent."""
         low, high = np.full(self.rows.dim, np.inf), np.full(self.rows.dim, -np.inf)
-        for part in raw if raw is not None else self._raw():
+        for start, stop in segments(self.rows.count):
+            part = self._read(start, stop)[: stop - start]
             np.minimum(low, part.min(axis=0), out=low)
             np.maximum(high, part.max(axis=0), out=high)
         extent = float(np.max(high / 2 - low / 2))
@@ -157,61 +193,53 @@ class Centred:
             self.mean = low.astype(self.dtype)
         elif not 2.0**-20 < extent < 2.0**20:
             self.unit = float(2.0 ** np.ceil(np.log2(extent)))
-        self._keep(raw)
+        if self._kept is not None:
+            self._kept = self._read(0, self.rows.count)
+            _centre(self._kept[: self.rows.count], self.mean, self.unit)
 
-    def __iter__(self) -> Iterator[tuple[int, Array]]:
-        """Yield each segment's first row and its rows, filled up with zeros to whole blocks."""
-        parts = self._kept if self._kept is not None else (_centre(p, self.mean, self.unit) for p in self._raw())
-        return zip(range(0, self.rows.count, SEGMENT_ROWS), parts, strict=True)
-
-    def _raw(self) -> Iterator[Array]:
-        for start, stop in segments(self.rows.count):
-            yield self.rows.read(start, stop).astype(self.dtype, copy=False)
-
-    def _correct(self, least: float) -> None:
-        """Take off the mean what the centred rows' mean still is, if it matters: where the mean is ≫ the extent."""
-        rest = np.zeros(self.rows.dim)
-        for _, part in self:
-            rest += np.full(len(part), 1 / self.rows.count, self.dtype) @ part
-        if np.abs(rest).max() <= least:
-            return
-        old = self.mean
+    def _correct(self) -> None:
+        """Take off the mean what the centred rows' mean still is."""
+        old, rest = self.mean, self._mean(part for _, part in self)
         self.mean = (old + rest * self.unit).astype(self.dtype)
         if self._kept is not None:
-            shift = ((self.mean - old) / self.unit).astype(self.dtype)
-            for (start, stop), part in zip(segments(self.rows.count), self._kept, strict=True):
-                part[: stop - start] -= shift
+            self._kept[: self.rows.count] -= ((self.mean - old) / self.unit).astype(self.dtype)
 
 
-def _centre(h: Array, mean: Array, unit: float) -> Array:
-    """Return (h − mean) / unit in the mean's dtype, filled up with zeros to whole blocks: (n, D) -> (blocks · R, D)."""
-    n = len(h)
-    out = np.empty((block_count(n) * ROWS, h.shape[1]), mean.dtype)
-    np.subtract(h, mean, out=out[:n], dtype=mean.dtype)
-    if unit != 1.0:
-        out[:n] *= mean.dtype.type(1.0 / unit)
+def _whole_blocks(n: int, features: int, dtype: np.dtype[Any]) -> Array:
+    """Return room for n rows, filled up with zeros to whole blocks: (blocks · ROWS, D)."""
+    out = np.empty((block_count(n) * ROWS, features), dtype)
     out[n:] = 0
     return out
 
 
-def _top_directions(centred: Centred, count: int, dim: int, solver: Solver, device: Device) -> tuple[Array, Array]:
+def _centre(h: Array, mean: Array, unit: float) -> None:
+    """Turn h (n, D) into (h − mean) / unit."""
+    h -= mean
+    if unit != 1.0:
+        h *= mean.dtype.type(1.0 / unit)
+
+
+def _top_directions(centred: Centred, dim: int, solver: Solver, device: Device) -> tuple[Array, Array]:
     """Return the largest eigenvalues of the covariance (2), in units of unit², and their eigenvectors (3)."""
-    features = len(centred.mean)
+    count, features, whole = centred.rows.count, len(centred.mean), centred.whole
     if solver is Solver.FAST and min(count, features) ** 2 > _SQUARE:
         return _lanczos(_Covariance(centred), dim)
     if count < features:  # the n × n Gram matrix has the same non-zero eigenvalues and is smaller
-        parts = [part for _, part in centred]
-        rows = device.move((parts[0] if len(parts) == 1 else np.concatenate(parts))[:count])
-        values, U = _eigenvectors(rows @ rows.T / count, min(dim, count), solver, device)
+        rows = device.move(np.concatenate([part for _, part in centred])[:count] if whole is None else whole)
+        values, U = _eigenvectors(rows @ rows.T, min(dim, count), solver, device)
         W = device.host(rows.T @ device.move(U))
         norms = np.linalg.norm(W, axis=0)
-        return values, W / np.where(norms > 0, norms, 1)
-    covariance = device.move(np.zeros((features, features), centred.dtype))
-    for _, part in centred:
-        moved = device.move(part)
-        covariance += moved.T @ moved
-    covariance /= count
-    return _eigenvectors(covariance, min(dim, features), solver, device)
+        return values / count, W / np.where(norms > 0, norms, 1)
+    if whole is not None:
+        rows = device.move(whole)
+        scatter = rows.T @ rows
+    else:
+        scatter = device.move(np.zeros((features, features), centred.dtype))
+        for _, part in centred:
+            moved = device.move(part)
+            scatter += moved.T @ moved
+    values, W = _eigenvectors(scatter, min(dim, features), solver, device)
+    return values / count, W
 
 
 def _eigenvectors(A: Any, count: int, solver: Solver, device: Device) -> tuple[Array, Array]:

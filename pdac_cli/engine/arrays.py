@@ -59,6 +59,13 @@ class ArraySource:
             z = self.logits[part] if logits and self.logits is not None else None
             yield ArrayChunk(np.arange(at, min(at + rows, self.n)), self.h[part], self.y[part], z)
 
+    def take(self, ids: Array, out: Array) -> None:
+        """Lay the features of the rows of these ids into out (m, D), as its dtype."""
+        if self.h.flags.c_contiguous and out.dtype == self.h.dtype:
+            np.take(self.h, ids, axis=0, out=out, mode="clip")  # "raise" would copy once more
+        else:
+            out[...] = self.h[ids]
+
     def label_chunks(self, rows: int) -> Iterator[tuple[Array, Array]]:
         """Yield ids and labels."""
         for chunk in self.chunks(rows):

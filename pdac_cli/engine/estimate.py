@@ -37,8 +37,8 @@ class _Random:
     def dtype(self) -> np.dtype[Any]:
         return self.rows.dtype
 
-    def read(self, start: int, stop: int) -> Array:
-        return self.rows[start:stop]
+    def read_into(self, start: int, out: Array) -> None:
+        out[...] = self.rows[start : start + len(out)]
 
 
 def fit_seconds(source: Source, classes: Classes, options: DensityOptions, plan: Plan, device: Device) -> float:

@@ -11,11 +11,14 @@ import numpy as np
 
 from pdac_cli.density.blocks import Array, ClassRows
 from pdac_cli.engine.scratch import read_at, scratch_file, write_at
-from pdac_cli.engine.source import Chunk, Classes, Plan, Source, Tick, ignore
+from pdac_cli.engine.source import Classes, Plan, Resident, Source, Tick, ignore
 
 
 class GroupedRows(ClassRows, Protocol):
     """The rows of one class, with their ids."""
+
+    def read(self, start: int, stop: int) -> Array:
+        """Return rows start to stop: (stop − start, D)."""
 
     def ids(self, start: int, stop: int) -> Array:
         """Return the global ids of rows start to stop: (stop − start,)."""
@@ -48,6 +51,40 @@ class StoredRows:
         """Return rows start to stop."""
         return self.rows[start:stop]
 
+    def read_into(self, start: int, out: Array) -> None:
+        """Lay the rows from `start` on into `out`."""
+        out[...] = self.rows[start : start + len(out)]
+
+    def ids(self, start: int, stop: int) -> Array:
+        """Return the global ids of rows start to stop."""
+        return self.row_ids[start:stop]
+
+
+@dataclass(frozen=True)
+class TakenRows:
+    """The rows of one class where the source has them; see `density.blocks.ClassRows`."""
+
+    label: int
+    dim: int
+    dtype: np.dtype[Any]
+    source: Resident
+    row_ids: Array  # (n_y,)
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return len(self.row_ids)
+
+    def read(self, start: int, stop: int) -> Array:
+        """Return rows start to stop."""
+        out = np.empty((stop - start, self.dim), self.dtype)
+        self.read_into(start, out)
+        return out
+
+    def read_into(self, start: int, out: Array) -> None:
+        """Lay the rows from `start` on into `out`."""
+        self.source.take(self.row_ids[start : start + len(out)], out)
+
     def ids(self, start: int, stop: int) -> Array:
         """Return the global ids of rows start to stop."""
         return self.row_ids[start:stop]
@@ -68,8 +105,15 @@ class ScratchRows:
     def read(self, start: int, stop: int) -> Array:
         """Return rows start to stop."""
         out = np.empty((stop - start, self.dim), self.dtype)
-        read_at(self.file, _bytes_of(out), self.offset + start * self.dim * self.dtype.itemsize)
+        self.read_into(start, out)
         return out
+
+    def read_into(self, start: int, out: Array) -> None:
+        """Lay the rows from `start` on into `out`."""
+        if out.dtype == self.dtype:
+            read_at(self.file, _bytes_of(out), self.offset + start * self.dim * self.dtype.itemsize)
+        else:
+            out[...] = self.read(start, start + len(out))
 
     def ids(self, start: int, stop: int) -> Array:
         """Return the global ids of rows start to stop."""
@@ -81,51 +125,75 @@ class ScratchRows:
 @contextmanager
 def grouped(source: Source, classes: Classes, plan: Plan, tick: Tick = ignore) -> Iterator[Sequence[GroupedRows]]:
     """Read the source once and give its rows class by class, each class's in order of the ids."""
-    starts = np.concatenate([[0], np.cumsum(classes.counts)])
-    total, ends = int(starts[-1]), starts[1:]
-    if plan.in_memory:
-        rows, ids = np.empty((total, source.dim), source.dtype), np.empty(total, np.int64)
-        for chunk, places in _placed(source, classes, plan, starts):
-            rows[places], ids[places] = chunk.h, chunk.ids
-            tick(len(places))
-        yield [
-            StoredRows(int(label), rows[start:end], ids[start:end])
-            for label, start, end in zip(classes.labels, starts, ends, strict=False)
-        ]
-        return
-    row_bytes = source.dim * source.dtype.itemsize
-    with scratch_file(total * (row_bytes + 8)) as file:
-        for chunk, places in _placed(source, classes, plan, starts):
-            order = np.argsort(places)
-            _write_runs(file, places[order], chunk.h[order], 0)
-            _write_runs(file, places[order], chunk.ids[order], total * row_bytes)
-            tick(len(places))
-        yield [
-            ScratchRows(
-                int(label),
-                int(end - start),
-                source.dim,
-                source.dtype,
-                file,
-                int(start) * row_bytes,
-                total * row_bytes + int(start) * 8,
-            )
-            for label, start, end in zip(classes.labels, starts, ends, strict=False)
-        ]
+    places = _Places(classes)
+    if not plan.in_memory:
+        with scratch_file(places.total * (source.dim * source.dtype.itemsize + 8)) as file:
+            yield _in_scratch(source, places, plan, file, tick)
+    elif isinstance(source, Resident):
+        yield _where_they_are(source, source, places, plan, tick)
+    else:
+        yield _in_memory(source, places, plan, tick)
 
 
-def _placed(source: Source, classes: Classes, plan: Plan, starts: Array) -> Iterator[tuple[Chunk, Array]]:
-    """Yield each chunk with the places of its rows in the grouped order: (m,)."""
-    filled = starts[:-1].copy()
+def _where_they_are(
+    source: Source, resident: Resident, places: _Places, plan: Plan, tick: Tick
+) -> Sequence[GroupedRows]:
+    ids = np.empty(places.total, np.int64)
+    for chunk_ids, y in source.label_chunks(plan.chunk_rows):
+        ids[places.of(y)] = chunk_ids
+        tick(len(y))
+    return [
+        TakenRows(label, source.dim, source.dtype, resident, ids[start:end]) for label, start, end in places.classes()
+    ]
+
+
+def _in_memory(source: Source, places: _Places, plan: Plan, tick: Tick) -> Sequence[GroupedRows]:
+    rows, ids = np.empty((places.total, source.dim), source.dtype), np.empty(places.total, np.int64)
     for chunk in source.chunks(plan.chunk_rows):
-        codes = classes.codes(chunk.y)
-        order = np.argsort(codes, kind="stable")
-        counts = np.bincount(codes, minlength=len(filled))
-        firsts = np.cumsum(counts) - counts
+        at = places.of(chunk.y)
+        rows[at], ids[at] = chunk.h, chunk.ids
+        tick(len(at))
+    return [StoredRows(label, rows[start:end], ids[start:end]) for label, start, end in places.classes()]
+
+
+def _in_scratch(source: Source, places: _Places, plan: Plan, file: IO[bytes], tick: Tick) -> Sequence[GroupedRows]:
+    row_bytes = source.dim * source.dtype.itemsize
+    ids_offset = places.total * row_bytes
+    for chunk in source.chunks(plan.chunk_rows):
+        at = places.of(chunk.y)
+        order = np.argsort(at)
+        _write_runs(file, at[order], chunk.h[order], 0)
+        _write_runs(file, at[order], chunk.ids[order], ids_offset)
+        tick(len(at))
+    return [
+        ScratchRows(label, end - start, source.dim, source.dtype, file, start * row_bytes, ids_offset + start * 8)
+        for label, start, end in places.classes()
+    ]
+
+
+class _Places:
+    """Where each row goes in the grouped order, as the rows come."""
+
+    def __init__(self, classes: Classes) -> None:
+        self._classes = classes
+        self._ends = np.cumsum(classes.counts)
+        self._next = self._ends - classes.counts  # the place of each class's next row
+        self.total = int(self._ends[-1])
+
+    def classes(self) -> Iterator[tuple[int, int, int]]:
+        """Yield each class's label, its first place and the one after its last."""
+        for label, count, end in zip(self._classes.labels, self._classes.counts, self._ends, strict=True):
+            yield int(label), int(end - count), int(end)
+
+    def of(self, y: Array) -> Array:
+        """Return the places of the next rows, of these labels: (m,) -> (m,)."""
+        codes = self._classes.codes(y)
+        order = np.argsort(codes.astype(np.min_scalar_type(len(self._next))), kind="stable")  # small: sorted by radix
+        counts = np.bincount(codes, minlength=len(self._next))
         places = np.empty(len(codes), np.int64)
-        places[order] = np.arange(len(codes)) + np.repeat(filled - firsts, counts)
-        filled += counts
-        yield chunk, places
+        places[order] = np.arange(len(codes)) + np.repeat(self._next - np.cumsum(counts) + counts, counts)
+        self._next += counts
+        return places
 
 
 def _write_runs(file: IO[bytes], places: Array, rows: Array, offset: int) -> None:

@@ -7,9 +7,10 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from pdac_cli.errors import UsageError
 
@@ -56,10 +57,18 @@ def one_blas_thread() -> Iterator[None]:
     interval = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_SECONDS)
     try:
-        with threadpool_limits(limits=1, user_api="blas"):
+        with _libraries().limit(limits=1, user_api="blas"):
             yield
     finally:
         sys.setswitchinterval(interval)
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """Return the BLAS libraries of NumPy and SciPy; looking for them takes a millisecond."""
+    import scipy.linalg  # noqa: F401  (so that its library is there to be found)
+
+    return ThreadpoolController()
 
 
 def _available() -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -59,6 +59,14 @@ class Source(Protocol):
         """Yield ids and labels, without reading features."""
 
 
+@runtime_checkable
+class Resident(Protocol):
+    """A source whose features are in memory anyway, so that they need not be copied to be gathered by class."""
+
+    def take(self, ids: Array, out: Array) -> None:
+        """Lay the features of the rows of these ids into out (m, D), as its dtype."""
+
+
 @dataclass(frozen=True)
 class Classes:
     """The classes of a set and how many usable rows each has."""
@@ -68,6 +76,9 @@ class Classes:
 
     def codes(self, y: Array) -> Array:
         """Return each label's position among the classes: (n,) -> (n,)."""
+        first, last = int(self.labels[0]), int(self.labels[-1])
+        if last - first + 1 == len(self.labels):  # no gaps, so that there is nothing to search
+            return np.asarray(y, np.int64) - first
         return np.searchsorted(self.labels, y)
 
 

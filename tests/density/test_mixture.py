@@ -7,7 +7,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 from pdac_cli.density.blocks import ROWS
-from pdac_cli.density.mixture import cholesky, empty_blocks, expectation_maximisation, fill, start
+from pdac_cli.density.em import empty_blocks, expectation_maximisation, fill, start
+from pdac_cli.density.mixture import cholesky
 from pdac_cli.errors import DataError
 from tests.oracles import clustered, log_mixture
 
@@ -19,7 +20,7 @@ def fit(classes, comps, iterations, ridge=1e-6, tol=None, dim=None):
     for c, xi in enumerate(classes):
         padded = np.zeros((-len(xi) // ROWS * -ROWS, xi.shape[1]))
         padded[: len(xi)] = xi
-        fill(blocks, c, 0, padded)
+        fill(blocks, c, 0, padded.reshape(-1, ROWS, xi.shape[1]).swapaxes(1, 2))
     variance = np.array([xi.var(axis=0).mean() or 1.0 for xi in classes])
     chosen = [np.arange(min(comps, len(xi))) for xi in classes]
     first = start(blocks, dims, variance, chosen, comps)

@@ -51,7 +51,7 @@ def test_columns_are_orthonormal_and_their_largest_entry_is_positive():
 def test_projected_rows_have_mean_zero_and_the_eigenvalues_as_variances():
     h = features(700, 40)
     p = projection(h, 5)
-    xi = project(h, p.mean, p.W, p.unit)[: len(h)] * p.unit
+    xi = project(h, p.mean, p.W, p.unit).swapaxes(1, 2).reshape(-1, 5)[: len(h)] * p.unit
     np.testing.assert_allclose(xi.mean(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(np.cov(xi.T, bias=True), np.diag(p.variance * p.unit**2), atol=1e-10)
     np.testing.assert_allclose(xi, (h - h.mean(axis=0)) @ p.W, atol=1e-12)
