@@ -29,6 +29,9 @@ Iterations = Annotated[int, typer.Option(help="EM steps G.")]
 Ridge = Annotated[float, typer.Option(help="Added to each covariance, times the class's mean projected variance.")]
 Tol = Annotated[float | None, typer.Option(help="Stop a class's EM when a step gains less than this. Off by default.")]
 SolverOption = Annotated[Solver, typer.Option(help="How the projection is found.")]
+Candidates = Annotated[int, typer.Option(help="er-mir, aser: stored rows drawn to choose from.")]
+Neighbours = Annotated[int, typer.Option(help="aser: nearest neighbours K of its values.")]
+GradientBatches = Annotated[int, typer.Option(help="gss: batches of stored rows that a gradient is compared with.")]
 Memory = Annotated[
     str | None, typer.Option(metavar="SIZE", help="Bound on the working set, e.g. 1G. Default: half of what is free.")
 ]

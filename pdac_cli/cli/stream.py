@@ -9,15 +9,18 @@ import typer
 
 from pdac_cli.cli.shared import (
     AllowExternal,
+    Candidates,
     Components,
     Dim,
     DropNonfinite,
     FeaturesKey,
     Files,
     Force,
+    GradientBatches,
     IgnoreLabel,
     Json,
     LabelsKey,
+    Neighbours,
     Quiet,
     Ridge,
     Seed,
@@ -27,6 +30,7 @@ from pdac_cli.cli.shared import (
 from pdac_cli.options.shared import InputOptions, RunOptions
 from pdac_cli.options.stream import (
     Acceptance,
+    MethodOptions,
     StreamAllocation,
     StreamDensityOptions,
     StreamMethod,
@@ -47,7 +51,12 @@ def stream(
         Path | None, typer.Option(help="CSV file: rows/s, turnover, class counts, log-density along the stream.")
     ] = StreamOptions.trace,
     method: Annotated[
-        StreamMethod, typer.Option(help="spdac: by density, the paper's rule; er: plain reservoir sampling.")
+        StreamMethod,
+        typer.Option(
+            metavar="spdac|er|gss|aser",
+            help="spdac: by density, the paper's rule; er: plain reservoir sampling; gss: rows whose gradients differ "
+            "(needs logits); aser: by Shapley values.",
+        ),
     ] = StreamOptions.method,
     acceptance: Annotated[
         Acceptance, typer.Option(help="density keeps dense rows more often; paper is the printed rule.")
@@ -69,6 +78,9 @@ def stream(
     solver: Annotated[
         StreamSolver, typer.Option(help="How the projection follows; sketch: for thousands of features.")
     ] = StreamDensityOptions.solver,
+    candidates: Candidates = MethodOptions.candidates,
+    neighbours: Neighbours = MethodOptions.neighbours,
+    gradient_batches: GradientBatches = MethodOptions.gradient_batches,
     dim: Dim = StreamDensityOptions.dim,
     components: Components = StreamDensityOptions.components,
     ridge: Ridge = StreamDensityOptions.ridge,
@@ -110,6 +122,7 @@ def stream(
         follow,
         timeout,
         StreamDensityOptions(dim, components, ridge, beta, step_rows, solver),
+        settings=MethodOptions(candidates, neighbours, gradient_batches),
         run=RunOptions(quiet=quiet, verbose=verbose, json=as_json, force=force),
         seed=seed,
     )

@@ -8,12 +8,15 @@ from typing import Annotated
 import typer
 
 from pdac_cli.cli.shared import (
+    Candidates,
     Components,
     Dim,
     Force,
+    GradientBatches,
     Iterations,
     Jobs,
     Json,
+    Neighbours,
     Quiet,
     Ridge,
     Seed,
@@ -24,7 +27,7 @@ from pdac_cli.errors import UsageError
 from pdac_cli.options.extract import Amp
 from pdac_cli.options.select import Allocation, Eviction
 from pdac_cli.options.shared import DensityOptions, RunOptions
-from pdac_cli.options.stream import Acceptance
+from pdac_cli.options.stream import Acceptance, MethodOptions
 from pdac_cli.options.train_cl import LearningOptions, Preset, Setting, TrainOptions
 
 
@@ -58,7 +61,10 @@ def train_cl(
     ] = TrainOptions.preset,
     method: Annotated[
         list[str] | None,
-        typer.Option(help="pdac, uniform; streaming: spdac, er. Can be repeated. Default: both, compared."),
+        typer.Option(
+            help="Offline: those of pdac select; streaming: spdac, er, er-mir, gss, aser, metasp. Can be repeated. "
+            "Default: the paper's and the uniform one, compared."
+        ),
     ] = None,
     budget: Annotated[
         int, typer.Option("--budget", "-n", help="Rows to keep for replay; 0: no replay.")
@@ -122,6 +128,9 @@ def train_cl(
     rows_per_class: Annotated[
         int | None, typer.Option(help="Learn from the first so many rows of every class. Default: all.")
     ] = TrainOptions.rows_per_class,
+    candidates: Candidates = MethodOptions.candidates,
+    neighbours: Neighbours = MethodOptions.neighbours,
+    gradient_batches: GradientBatches = MethodOptions.gradient_batches,
     dim: Dim = DensityOptions.dim,
     components: Components = DensityOptions.components,
     iterations: Iterations = DensityOptions.iterations,
@@ -180,6 +189,7 @@ def train_cl(
             amp, channels_last,
         ),
         density=DensityOptions(dim, components, iterations, ridge),
+        settings=MethodOptions(candidates, neighbours, gradient_batches),
         run=run_options,
     )  # fmt: skip
     from pdac_cli.commands.train_cl import run

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from pdac_cli.commands.stopping import SIGNALS, stop_requests
-from pdac_cli.commands.stream_inputs import note_seen, plan_legs
+from pdac_cli.commands.stream_inputs import logits_of, note_seen, plan_legs
 from pdac_cli.commands.stream_report import Reporter, mean_log_density
 from pdac_cli.commands.stream_run import Run, begin, outcome_options
 from pdac_cli.console import Console, table
@@ -23,7 +23,8 @@ from pdac_cli.files.follow import features_when_there
 from pdac_cli.files.index import Index, Source, index_suffix, write_index
 from pdac_cli.files.model import StoredModel, write_model
 from pdac_cli.files.state import held_state
-from pdac_cli.options.stream import StreamMethod, StreamOptions
+from pdac_cli.options.stream import StreamOptions
+from pdac_cli.selection.streams.methods import STREAMING_METHODS
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,15 @@ def _run(options: StreamOptions, console: Console) -> StreamSummary:
 
 def _check_usage(options: StreamOptions) -> None:
     index_suffix(options.output)
-    if options.model is not None and options.method is StreamMethod.ER:
-        raise UsageError("--model is given with --method er, which has no density; leave one of them out")
+    name, method = options.method.value, STREAMING_METHODS[options.method]
+    if method.needs_network:
+        able = ", ".join(name.value for name, other in STREAMING_METHODS.items() if not other.needs_network)
+        raise UsageError(
+            f"--method {name} needs {method.needs_network}, and pdac stream has no network that learns; "
+            f"expected one of: {able}; for {name} use pdac train-cl --setting online"
+        )
+    if options.model is not None and not method.needs_density:
+        raise UsageError(f"--model is given with --method {name}, which has no density; leave one of them out")
     outputs = [path for path in (options.output, options.state, options.model, options.trace) if path is not None]
     if len({path.resolve() for path in outputs}) < len(outputs):
         raise UsageError("two of --output, --state, --model and --trace are the same file; expected different paths")
@@ -113,6 +121,7 @@ def _check_usage(options: StreamOptions) -> None:
 
 def _look(options: StreamOptions, resumed: bool, console: Console) -> tuple[tuple[str, ...], int]:
     """Check all that can be checked before long work; return the finished files' names and D."""
+    method = STREAMING_METHODS[options.method]
     paths = options.input.paths[:-1] if options.follow else options.input.paths
     names: tuple[str, ...] = ()
     inputs: list[Path] = [Path(options.input.paths[-1])] if options.follow else []
@@ -120,6 +129,8 @@ def _look(options: StreamOptions, resumed: bool, console: Console) -> tuple[tupl
     if paths:
         with open_features(replace(options.input, paths=paths)) as source:
             names, features = source.files, source.dim
+            if method.needs_logits:
+                logits_of(source, names[0], options.method.value)
             inputs += source.paths
             for note in source.notes:
                 console.note(f"note: {note}")
@@ -130,7 +141,7 @@ def _look(options: StreamOptions, resumed: bool, console: Console) -> tuple[tupl
         check_output(options.state, inputs, force=True)
     if features is None:
         features = features_when_there(options.input, options.input.paths[-1], options.timeout)
-    if options.method is StreamMethod.SPDAC and options.density.dim > features:
+    if method.needs_density and options.density.dim > features:
         raise UsageError(f"--dim is {options.density.dim}, the data has {features} features; expected at most as many")
     return names, features
 
@@ -182,6 +193,7 @@ def _write(running: Run, options: StreamOptions, resumed: bool) -> None:
         seed=options.seed,
         options=outcome_options(options),
         label_names=names,
+        score=columns.get("score"),
     )
     write_index(index, options.output, force)
 

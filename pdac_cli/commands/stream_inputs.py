@@ -38,6 +38,7 @@ class Batch:
     h: NDArray[Any]  # (n, D)
     y: NDArray[np.int64]  # (n,)
     stop: int  # the file's rows up to here are read now
+    z: NDArray[Any] | None = None  # (n, K) logits, where asked for
 
 
 def plan_legs(names: Sequence[str], places: Sequence[Place], options: InputOptions, growing: str | None) -> list[Leg]:
@@ -67,17 +68,29 @@ def note_seen(names: Sequence[str], legs: Sequence[Leg], console: Console) -> No
             console.note(f"note: {leg.path}: going on after its row {leg.start - 1:,}")
 
 
-def batches(source: FeatureSet, start: int, rows: int) -> Iterator[Batch]:
+def batches(source: FeatureSet, start: int, rows: int, logits: bool = False) -> Iterator[Batch]:
     """Yield the usable rows from `start` on; batch k holds those of the file's rows k·rows to (k + 1)·rows.
 
     The cuts are a function of the file alone, so a stream that was stopped goes on with the same batches.
     """
     at_once = rows * max(1, _READ_BYTES // (rows * source.dim * source.dtype.itemsize))
-    for chunk in source.chunks(at_once, start=start):
+    for chunk in source.chunks(at_once, start=start, logits=logits):
         number = chunk.ids // rows
         for k in np.unique(number):
             own = slice(*np.searchsorted(number, [k, k + 1]))
-            yield Batch(chunk.ids[own], chunk.h[own], chunk.y[own], int(min(source.n, (k + 1) * rows)))
+            z = None if chunk.logits is None else chunk.logits[own]
+            yield Batch(chunk.ids[own], chunk.h[own], chunk.y[own], int(min(source.n, (k + 1) * rows)), z)
+
+
+def logits_of(source: FeatureSet, path: str, method: str) -> int:
+    """Return K, the number of logits; refuse files without them."""
+    if not source.has_logits:
+        raise DataError(
+            f"{path}: has no 'logits' beside its features, and --method {method} needs them; expected (n, K) of the "
+            "network that made the features; extract with logits, or use another --method"
+        )
+    first = next(source.chunks(1, logits=True))
+    return 0 if first.logits is None else int(first.logits.shape[1])
 
 
 def fingerprint_of_first(path: str, rows: int, options: InputOptions, growing: bool) -> str:

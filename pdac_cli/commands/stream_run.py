@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+
 from pdac_cli.commands.stream_classes import StreamClasses
-from pdac_cli.commands.stream_inputs import Leg, batches, fingerprint_of_first
+from pdac_cli.commands.stream_inputs import Leg, batches, fingerprint_of_first, logits_of
 from pdac_cli.commands.stream_report import Reporter
+from pdac_cli.density.blocks import Array
 from pdac_cli.engine.packing import pack, unpack
 from pdac_cli.engine.streaming import Stream
 from pdac_cli.errors import DataError, Stopped
@@ -19,6 +22,7 @@ from pdac_cli.files.kept import Option
 from pdac_cli.files.labels import Seen
 from pdac_cli.files.state import Place, State, check_options, damaged, read_state, write_state
 from pdac_cli.options.stream import StreamOptions
+from pdac_cli.selection.streams.methods import STREAMING_METHODS
 
 _SAVE_ROWS = 4096  # at least, from one state file to the next
 _SAVE_SHARE = 0.5  # of the bytes read may go into state files
@@ -92,9 +96,14 @@ class Run:
             raise DataError(
                 f"{leg.path}: has {source.dim:,} features, the stream has {self.stream.features:,}; expected as many"
             )
-        for batch in batches(source, start, self.options.batch):
+        wanted = self.stream.method.needs_logits
+        if wanted:
+            self._check_logits(source, leg)
+        for batch in batches(source, start, self.options.batch, wanted):
             labels = self.classes.numbers(batch.y, source, leg.path, first=not self.stream.rows)
-            self.stream.take(leg.source, batch.ids, batch.h, labels)
+            if batch.z is not None:
+                _check_columns(batch.z, labels, source.names_are_labels or not np.array_equal(batch.y, labels), leg)
+            self.stream.take(leg.source, batch.ids, batch.h, labels, batch.z)
             self._stand(leg, batch.stop, source.n)
             report.batch(self.stream)
             if self.options.state is not None and self.stream.buffer.seen - self.saved >= self.save_rows:
@@ -103,6 +112,15 @@ class Run:
             self._check_stop(stopping, leg)
         self._stand(leg, source.n, source.n)
         self._mark(leg)
+
+    def _check_logits(self, source: FeatureSet, leg: Leg) -> None:
+        """Refuse a file whose logits are not those of the stream's classes."""
+        found = logits_of(source, leg.path, self.options.method.value)
+        if self.stream.logits not in (None, found):
+            raise DataError(
+                f"{leg.path}: has {found:,} logits, the stream has {self.stream.logits:,}; expected as many; "
+                "give files of the same network, or another --state"
+            )
 
     def _stand(self, leg: Leg, rows: int, total: int) -> None:
         """Note how far the file is read; its fingerprint is taken when it is needed."""
@@ -144,7 +162,9 @@ def begin(options: StreamOptions, features: int) -> Run:
 
 def outcome_options(options: StreamOptions) -> dict[str, Option]:
     """Return the options that decide the outcome, as they are stored."""
-    density = {k: v for k, v in asdict(options.density).items() if options.method != "er"}
+    method = STREAMING_METHODS[options.method]
+    density = asdict(options.density) if method.needs_density else {}
+    settings = {name: getattr(options.settings, name) for name in method.settings}
     return {
         "budget": options.budget,
         "batch": options.batch,
@@ -156,8 +176,22 @@ def outcome_options(options: StreamOptions) -> dict[str, Option]:
         "temperature": options.temperature,
         "drop-nonfinite": options.input.drop_nonfinite,
         "ignore-label": options.input.ignore_label,
-        **{name.replace("_", "-"): value for name, value in density.items()},
+        **{name.replace("_", "-"): value for name, value in {**density, **settings}.items()},
     }
+
+
+def _check_columns(z: Array, labels: Array, renamed: bool, leg: Leg) -> None:
+    """Refuse logits (n, K) whose columns are not the stream's labels (n,)."""
+    if labels.max() >= z.shape[1]:
+        raise DataError(
+            f"{leg.path}: 'logits' has {z.shape[1]:,} columns and there is a label {labels.max():,}; "
+            "expected a column for every label from 0 on"
+        )
+    if renamed:
+        raise DataError(
+            f"{leg.path}: its labels are names, or its classes are named in another order than the stream's, so that "
+            "the columns of 'logits' are not its classes; expected labels as numbers, alike in all files"
+        )
 
 
 def _unpacked(state: State, path: Path, options: StreamOptions) -> Stream:

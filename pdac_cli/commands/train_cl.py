@@ -63,7 +63,7 @@ def run(options: TrainOptions) -> TrainSummary | None:
         samples, init = open_samples(options, console)
         samples = samples if options.rows_per_class is None else first_rows(samples, options.rows_per_class)
         options = settled(options, samples, init)
-        check_plan(options, samples, methods, device.type)
+        check_plan(options, samples, methods, device.type, ranks.world)
         experiment = Experiment(options, samples.to(device), init, ranks, stopping, console)
         config = config_of(options, samples, methods, device.type, ranks.world)
         with _folder(options, config, ranks) as folder:
@@ -171,6 +171,7 @@ def _memory(experiment: Experiment, method: str, seed: int, tasks: list[Task], p
         InputOptions(), options.budget, Path(), method=StreamMethod(method), acceptance=options.acceptance,
         temperature=options.temperature, batch=options.learning.batch, density=density, run=run, seed=seed,
         allocation=StreamAllocation.JOINT if joint else StreamAllocation.PER_CLASS, window=options.window,
+        settings=options.settings,
     )  # fmt: skip
     dim = 8 * (options.learning.width or 1) if samples.how is not None else samples.x.shape[1]
     scored = dim if STREAMING_METHODS[stream.method].needs_features else 1

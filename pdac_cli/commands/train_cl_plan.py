@@ -12,12 +12,13 @@ from pdac_cli.learning.backbones import describe_state
 from pdac_cli.learning.checkpoints import Checkpoint
 from pdac_cli.learning.devices import torch_version
 from pdac_cli.learning.samples import Samples
-from pdac_cli.options.stream import StreamMethod
+from pdac_cli.options.stream import StreamMethod, StreamOptions
 from pdac_cli.options.train_cl import PRESET_TASKS, Setting, TrainOptions
-from pdac_cli.selection.methods import method_named
+from pdac_cli.selection.methods import METHODS, method_named
+from pdac_cli.selection.streams.methods import STREAMING_METHODS
 
 OFFLINE_METHODS = ("pdac", "uniform")  # compared when no method is given
-STREAM_METHODS = (StreamMethod.SPDAC.value, StreamMethod.ER.value)  # likewise
+STREAM_METHODS = (StreamOptions.method.value, StreamMethod.ER.value)  # likewise
 DEFAULT_EPOCHS = 10
 PROPER_WIDTH, _TINY_WIDTH, _TINY_PIXELS = 64, 8, 16
 _PRESET_PAD = 4
@@ -27,12 +28,15 @@ _WORTH_THREADS = 1 << 14  # pixels times width
 def methods_of(options: TrainOptions) -> tuple[str, ...]:
     """Return the methods to run; refuse those that the setting does not have."""
     offline = options.setting is Setting.OFFLINE
+    streaming = [method.value for method in STREAMING_METHODS]
     for method in options.methods:
+        if not offline and method not in streaming:
+            found = f"--method is {method!r} with --setting {options.setting.value}"
+            raise UsageError(f"{found}; expected one of: {', '.join(streaming)}")
+        if offline and method in streaming and method not in METHODS:
+            raise UsageError(f"--method {method} keeps rows batch by batch; expected --setting relaxed or online")
         if offline:
             method_named(method)
-        elif method not in set(StreamMethod):
-            expected = ", ".join(StreamMethod)
-            raise UsageError(f"--method is {method!r} with --setting {options.setting.value}; expected one of: {expected}")
     return options.methods or (OFFLINE_METHODS if offline else STREAM_METHODS)
 
 
@@ -54,15 +58,21 @@ def settled(options: TrainOptions, samples: Samples, init: Checkpoint | None) ->
     return replace(options, tasks=tasks, learning=replace(learning, width=width, epochs=epochs, pad=pad, flip=flip))
 
 
-def check_plan(options: TrainOptions, samples: Samples, methods: tuple[str, ...], device: str) -> None:
+def check_plan(options: TrainOptions, samples: Samples, methods: tuple[str, ...], device: str, processes: int) -> None:
     """Refuse, before long work, what could not end well."""
+    for method in methods:
+        asks = STREAMING_METHODS[StreamMethod(method)].needs_network if _is_streaming(options) else ""
+        if processes > 1 and asks:
+            raise UsageError(
+                f"--method {method} with {processes} processes: it needs {asks}, which one process has to compute; "
+                "expected one process; run it without torchrun"
+            )
     if options.learning.channels_last and device == "cpu":
         # torch 2.15's backward pass of narrow convolutions in this format writes beyond its memory.
         raise UsageError("--channels-last on the CPU; expected a GPU; leave --channels-last out")
     images = samples.how is not None
     dim = 8 * (options.learning.width or 1) if images else samples.x.shape[1]
-    scored = [method for method in methods if method == StreamMethod.SPDAC or _needs_density(method)]
-    if scored and options.density.dim > dim and options.budget:
+    if any(_needs_density(options, method) for method in methods) and options.density.dim > dim and options.budget:
         raise UsageError(
             f"--dim is {options.density.dim}, the network has {dim} features; expected at most as many; raise --width"
         )
@@ -119,6 +129,7 @@ def config_of(
         "beta": options.beta,
         "step_rows": options.step_rows,
         "rows_per_class": options.rows_per_class,
+        **_settings_of(options, methods),
         "init": None if init is None else str(init),
         **learning,
         **{f"density.{name}": value for name, value in asdict(options.density).items()},
@@ -129,5 +140,16 @@ def config_of(
     }
 
 
-def _needs_density(method: str) -> bool:
-    return method not in STREAM_METHODS and method_named(method).needs_density
+def _is_streaming(options: TrainOptions) -> bool:
+    return options.setting is not Setting.OFFLINE
+
+
+def _needs_density(options: TrainOptions, method: str) -> bool:
+    table = STREAMING_METHODS[StreamMethod(method)] if _is_streaming(options) else method_named(method)
+    return table.needs_density
+
+
+def _settings_of(options: TrainOptions, methods: tuple[str, ...]) -> dict[str, Any]:
+    """Return the options that the methods have."""
+    tables = [STREAMING_METHODS[StreamMethod(method)] for method in methods] if _is_streaming(options) else []
+    return {name: getattr(options.settings, name) for table in tables for name in table.settings}

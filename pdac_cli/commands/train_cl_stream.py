@@ -91,7 +91,11 @@ class StreamMemory(Kept):
             method=self.options.method.value,
             budget=self.options.budget,
             seed=self.options.seed,
-            options={"acceptance": self.options.acceptance.value, "temperature": self.options.temperature},
+            options={
+                "acceptance": self.options.acceptance.value,
+                "temperature": self.options.temperature,
+                **{name: getattr(self.settings, name) for name in self.method.settings},
+            },
             label_names=self.samples.label_names,
             score=columns.get("score"),
         )

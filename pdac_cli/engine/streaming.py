@@ -28,21 +28,26 @@ class Stream:
     memo: dict[str, Array] = field(default_factory=dict)  # what the method remembers beside the buffer
 
     @classmethod
-    def begin(cls, options: StreamOptions, features: int, logits: int = 0, network: bool = False) -> Stream:
+    def begin(cls, options: StreamOptions, features: int, network: bool = False) -> Stream:
         """Return the stream before its first row.
 
-        Methods that look at stored rows ask the network; where there is none, D features and K logits are stored.
+        Methods that look at stored rows ask the network; where there is none, their features and logits are stored.
         """
         method = STREAMING_METHODS[options.method]
         more = {name: np.empty(0) for name in method.columns}
         if method.looks_at_stored and not network:
-            more |= {"h": np.empty((0, features), np.float32), "z": np.empty((0, logits), np.float32)}
+            more |= {name: np.empty((0, 0), np.float32) for name in ("h", "z")}
         return cls(options, features, Buffer.empty(options.budget, more), Densities(options, features))
 
     @property
     def method(self) -> StreamingMethod:
         """What is kept by which rule."""
         return STREAMING_METHODS[self.options.method]
+
+    @property
+    def logits(self) -> int | None:
+        """K of the stored rows, where they are stored with logits."""
+        return int(self.buffer.columns["z"].shape[1]) if self.method.needs_logits and self.buffer.size else None
 
     @property
     def classes(self) -> dict[int, StreamedClass]:

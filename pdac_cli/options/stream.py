@@ -11,10 +11,14 @@ from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions
 
 
 class StreamMethod(StrEnum):
-    """How `pdac stream` weighs a new row."""
+    """What is kept of a stream, what is replayed and how rows are weighed."""
 
     SPDAC = "spdac"  # by its estimated density, the paper's Algorithm 2
     ER = "er"  # all alike: plain reservoir sampling
+    ER_MIR = "er-mir"  # replay what the new rows would harm
+    GSS = "gss"  # rows whose gradients differ
+    ASER = "aser"  # by nearest-neighbour Shapley values
+    METASP = "metasp"  # by influence on old and new tasks
     HERDING = "herding"  # by what it does for the mean of its class's stored rows
 
 

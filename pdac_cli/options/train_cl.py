@@ -10,7 +10,7 @@ from pdac_cli.options.checks import require, require_seed
 from pdac_cli.options.extract import Amp
 from pdac_cli.options.select import Allocation, Eviction
 from pdac_cli.options.shared import DensityOptions, RunOptions
-from pdac_cli.options.stream import Acceptance, StreamDensityOptions, StreamOptions
+from pdac_cli.options.stream import Acceptance, MethodOptions, StreamDensityOptions, StreamOptions
 
 
 class Setting(StrEnum):
@@ -90,6 +90,7 @@ class TrainOptions:
     rows_per_class: int | None = None  # to learn from; None: all
     learning: LearningOptions = field(default_factory=LearningOptions)
     density: DensityOptions = field(default_factory=DensityOptions)
+    settings: MethodOptions = field(default_factory=MethodOptions)
     run: RunOptions = field(default_factory=RunOptions)
 
     def __post_init__(self) -> None:

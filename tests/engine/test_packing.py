@@ -11,9 +11,10 @@ from tests.oracles import features
 
 
 def feed(stream, h, y, first, last):
+    logits, score = np.random.default_rng(1).standard_normal((400, 4)), np.random.default_rng(2).standard_normal(400)
     for start in range(first, last, 16):
         ids = np.arange(start, min(start + 16, last))
-        stream.take(0, ids, h[ids], y[ids])
+        stream.take(int(start >= 200), ids, h[ids], y[ids], logits[ids], score[ids])
 
 
 def begin(**options):
@@ -22,7 +23,7 @@ def begin(**options):
 
 
 @pytest.mark.parametrize("options", [
-    *({"solver": solver} for solver in StreamSolver), {"method": StreamMethod.ER},
+    *({"solver": solver} for solver in StreamSolver), *({"method": method} for method in StreamMethod),
 ])  # fmt: skip
 @pytest.mark.parametrize("cut", [0, 16, 112, 304])
 def test_a_stream_that_was_packed_goes_on_bit_for_bit(options, cut):

@@ -34,9 +34,10 @@ class Buffer:
     def fill(self, rows: Mapping[str, Array]) -> int:
         """Append rows as far as there is room; return how many: columns (n, …)."""
         room = min(self.budget - self.size, len(rows["row"]))
-        if room:
-            for name, column in self.columns.items():
-                self.columns[name] = np.concatenate([column, rows[name][:room].astype(column.dtype, copy=False)])
+        empty = self.size == 0  # the first rows say how wide a column is
+        for name, column in self.columns.items() if room else ():
+            more = rows[name][:room].astype(column.dtype)
+            self.columns[name] = more if empty else np.concatenate([column, more])
         return room
 
     def put(self, slots: Array, rows: Mapping[str, Array], which: Array) -> None:
