@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from pdac_cli.files.locks import exclusive
 from pdac_cli.options.experiment import ExperimentOptions, Scale
 
 _EXPERIMENTS = Path("experiments")
+_MOST_WARNINGS = 3  # shown; the rest is in the runs' own results
 
 
 def run(options: ExperimentOptions) -> ExperimentSummary | PlanSummary:
@@ -66,7 +68,9 @@ def _run(units: list[Unit], place: Place, options: ExperimentOptions, console: C
             tick(1)
             console.detail(f"{unit.name} is complete")
 
-        run_all(chunks, place, options.side_by_side, done)
+        warnings = run_all(chunks, place, options.side_by_side, done)
+    for text, count in Counter(warnings).most_common(_MOST_WARNINGS):
+        console.warn(text if count == 1 else f"{text} (in {count:,} runs)")
 
 
 def _stem(name: str, options: ExperimentOptions) -> str:

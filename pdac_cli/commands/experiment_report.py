@@ -22,6 +22,7 @@ from pdac_cli.files.atomic import write_bytes
 from pdac_cli.files.runs import write_json
 
 _STEP = "step"
+_WIDTH = 200  # a table that is cut says nothing
 
 
 @dataclass(frozen=True)
@@ -36,35 +37,41 @@ class ExperimentSummary:
     cells: list[Cell]
 
     def text(self) -> str:
-        """Return the table."""
-        axes = _axes(self.cells)
-        shown = [axis for axis in axes if len({cell.axes.get(axis) for cell in self.cells}) > 1]
-        fixed = [f"{axis} {value}" for axis in axes if axis not in shown and (value := self.cells[0].axes.get(axis))]
-        table = Table(box=box.SIMPLE)
-        for name in ("data", *shown, "method", "seeds"):
-            table.add_column(name, justify="right" if name == "seeds" else "left", no_wrap=True)
-        measures = list(dict.fromkeys(name for cell in self.cells for name in cell.values))
-        differs = [name for name in measures if any(name in cell.differences for cell in self.cells)]
-        for name in measures:
-            table.add_column(name, justify="right", no_wrap=True)
-            if name in differs:
-                table.add_column("difference", justify="right", no_wrap=True)
+        """Return the tables: one for each kind of measures."""
+        groups: dict[tuple[str, ...], list[Cell]] = {}
         for cell in self.cells:
-            row = [cell.data, *(cell.axes.get(axis, "") for axis in shown), cell.method, str(len(cell.seeds))]
-            for name in measures:
-                row.append(spread(cell.values[name]) if name in cell.values else "")
-                if name in differs:
-                    row.append(interval_text(cell.differences.get(name) or None))
-            table.add_row(*row)
-        lines = [self.title + (f" ({', '.join(fixed)})" if fixed else ""), rendered(table)]
-        if differs:
+            groups.setdefault(tuple(cell.values), []).append(cell)
+        lines = [self.title, *(_table(cells) for cells in groups.values())]
+        if any(cell.differences for cell in self.cells):
             lines.append(
                 f"mean ± standard deviation over seeds; difference: minus {self.reference}, by paired seeds [95 %]"
             )
-        lines += [
-            f"note: {name} is left out: where it is was not said; add --data {name}=PATH" for name in self.left_out
-        ]
+        for name in self.left_out:
+            lines.append(f"note: {name} is left out: where it is was not said; add --data {name}=PATH")
         return "\n".join([*lines, f"results in {self.output}"])
+
+
+def _table(cells: Sequence[Cell]) -> str:
+    """Return cells of the same measures as a table; axes of a single value are said once, above it."""
+    axes = list(dict.fromkeys(axis for cell in cells for axis in cell.axes))
+    shown = [axis for axis in axes if len({cell.axes.get(axis) for cell in cells}) > 1]
+    fixed = ", ".join(f"{axis} {cells[0].axes[axis]}" for axis in axes if axis not in shown)
+    table = Table(box=box.SIMPLE)
+    for name in ("data", *shown, "method", "seeds"):
+        table.add_column(name, justify="right" if name == "seeds" else "left", no_wrap=True)
+    differs = [name for name in cells[0].values if any(name in cell.differences for cell in cells)]
+    for name in cells[0].values:
+        table.add_column(name, justify="right", no_wrap=True)
+        if name in differs:
+            table.add_column("difference", justify="right", no_wrap=True)
+    for cell in cells:
+        row = [cell.data, *(cell.axes.get(axis, "") for axis in shown), cell.method, str(len(cell.seeds))]
+        for name, values in cell.values.items():
+            row.append(spread(values))
+            if name in differs:
+                row.append(interval_text(cell.differences.get(name) or None))
+        table.add_row(*row)
+    return "\n".join([*([fixed] if fixed else []), rendered(table, _WIDTH)])
 
 
 def write_results(
@@ -108,10 +115,6 @@ def _curves(rows: Sequence[Mapping[str, Any]], x: str, y: str, by: str) -> dict[
         low, high = ([m + sign * s for m, s in zip(means, spreads, strict=True)] for sign in (-1, 1))
         found[str(name) if by in ("method", "data") else f"{by} {name}"] = plots.Curve(places, means, low, high)
     return found
-
-
-def _axes(cells: Sequence[Cell]) -> list[str]:
-    return list(dict.fromkeys(axis for cell in cells for axis in cell.axes))
 
 
 def _measured(results: Sequence[Result]) -> list[str]:

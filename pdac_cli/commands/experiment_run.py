@@ -19,6 +19,8 @@ from typing import Any
 from pdac_cli.commands.experiment_plan import Unit
 from pdac_cli.commands.experiment_schema import COMPARE, TRAIN
 from pdac_cli.commands.stopping import stop_requests
+from pdac_cli.commands.train_cl_memory import Silent
+from pdac_cli.console import Console
 from pdac_cli.errors import PdacError, Stopped, UsageError
 from pdac_cli.files.runs import read_json, write_json
 from pdac_cli.options.shared import RunOptions
@@ -75,15 +77,18 @@ def pending(units: Sequence[Unit], place: Place) -> list[list[Unit]]:
     return list(chunks.values())
 
 
-def run_all(chunks: Sequence[Sequence[Unit]], place: Place, side_by_side: int, done: Callable[[Unit], None]) -> None:
-    """Run all; what is complete stays complete when the rest is stopped."""
+def run_all(
+    chunks: Sequence[Sequence[Unit]], place: Place, side_by_side: int, done: Callable[[Unit], None]
+) -> list[str]:
+    """Run all, and return the warnings; what is complete stays complete when the rest is stopped."""
+    warnings: list[str] = []
     if side_by_side == 1 or len(chunks) == 1:
         with stop_requests() as stopping:
             for chunk in chunks:
                 if stopping():
                     raise Stopped(f"stopped before {chunk[0].name}{_AGAIN}")
-                run_chunk(chunk, place, done)
-        return
+                warnings += run_chunk(chunk, place, done)
+        return warnings
     context = multiprocessing.get_context("spawn")  # a fork would inherit torch's threads in an unknown state
     workers = min(side_by_side, len(chunks))
     with (
@@ -92,40 +97,41 @@ def run_all(chunks: Sequence[Sequence[Unit]], place: Place, side_by_side: int, d
     ):
         futures = {pool.submit(run_chunk, chunk, place): chunk for chunk in chunks}
         try:
-            _watch(futures, stopping, done)
+            return _watch(futures, stopping, done)
         except BaseException:
             _end(pool)
             raise
 
 
-def run_chunk(chunk: Sequence[Unit], place: Place, done: Callable[[Unit], None] | None = None) -> None:
-    """Run some runs in this process, and say so of each that is complete."""
+def run_chunk(chunk: Sequence[Unit], place: Place, done: Callable[[Unit], None] | None = None) -> list[str]:
+    """Run some runs in this process, and say so of each that is complete; return the warnings they made."""
+    console = Silent()
     try:
         if chunk[0].command == TRAIN:
             from pdac_cli.commands.train_cl import run
 
             for unit in chunk:
-                run(unit.train_options(place.folder / unit.name, place.device, place.run))
+                run(unit.train_options(place.folder / unit.name, place.device, place.run), console)
                 _tell(unit, done)
         elif chunk[0].command == COMPARE:
-            _compare(chunk, place, done)
+            _compare(chunk, place, console, done)
     except Stopped as stop:
         raise Stopped(f"{chunk[0].name}: {str(stop).partition(';')[0]}{_AGAIN}") from None
     except PdacError as problem:
         raise type(problem)(f"{chunk[0].name}: {problem}") from None
+    return console.warnings
 
 
-def _compare(chunk: Sequence[Unit], place: Place, done: Callable[[Unit], None] | None) -> None:
+def _compare(chunk: Sequence[Unit], place: Place, console: Console, done: Callable[[Unit], None] | None) -> None:
     """Open a feature file once for all selections from it."""
     from pdac_cli.commands.compare import bench
-    from pdac_cli.console import Console
 
     options = chunk[0].compare_options(place.run)
     methods = tuple(dict.fromkeys(unit.options["method"] for unit in chunk))
     budgets = tuple(sorted({unit.options["budget"] for unit in chunk}))
     # The densities that selections are measured by are those of one seed, whichever runs are left to do.
     options = replace(options, methods=methods, budgets=budgets, seed=0)
-    with bench(options, Console(quiet=True)) as opened:
+    with bench(options, console) as opened:
         for unit in chunk:
             seconds, found = opened.measure(unit.options["method"], unit.options["budget"], unit.seed)
             write_json(place.result(unit), {"seconds": seconds, **asdict(found)})
@@ -144,17 +150,17 @@ def _tell(unit: Unit, done: Callable[[Unit], None] | None) -> None:
 
 
 def _watch(
-    futures: dict[Future[None], Sequence[Unit]], stopping: Callable[[], bool], done: Callable[[Unit], None]
-) -> None:
+    futures: dict[Future[list[str]], Sequence[Unit]], stopping: Callable[[], bool], done: Callable[[Unit], None]
+) -> list[str]:
     """Wait for the runs; end at the first that fails, or when asked to."""
-    left = set(futures)
+    left, warnings = set(futures), list[str]()
     while left:
         finished, left = wait(left, _POLL_SECONDS, FIRST_COMPLETED)
         if stopping():
             raise Stopped(f"stopped with {len(left):,} runs to go{_AGAIN}")
         for future in finished:
             try:
-                future.result()
+                warnings += future.result()
             except BrokenProcessPool:
                 name = futures[future][0].name
                 raise Stopped(
@@ -162,6 +168,7 @@ def _watch(
                 ) from None
             for unit in futures[future]:
                 done(unit)
+    return warnings
 
 
 def _end(pool: ProcessPoolExecutor) -> None:

@@ -53,13 +53,13 @@ class Experiment:
     console: Console
 
 
-def run(options: TrainOptions) -> TrainSummary | None:
+def run(options: TrainOptions, console: Console | None = None) -> TrainSummary | None:
     """Run every method with every seed; None in processes of a parallel run that have nothing to say."""
     methods = methods_of(options)
     device = choose_device(local_device(options.learning.device))
     # The densities' products are small: threads of their own would only be in the way of the network's.
     with joined_ranks(device) as ranks, stop_requests() as stopping, one_blas_thread():
-        console = Console.of(options.run) if ranks.first else Silent()
+        console = (console or Console.of(options.run)) if ranks.first else Silent()
         samples, init = open_samples(options, console)
         samples = samples if options.rows_per_class is None else first_rows(samples, options.rows_per_class)
         options = settled(options, samples, init)

@@ -217,10 +217,10 @@ def spread(values: Sequence[float] | Array) -> str:
     return f"{mean:.2f}" if len(values) < 2 else f"{mean:.2f} ± {float(np.std(values, ddof=1)):.2f}"
 
 
-def rendered(table: Table) -> str:
+def rendered(table: Table, width: int = _WIDTH) -> str:
     """Return a table as text."""
     stream = io.StringIO()
-    RichConsole(file=stream, width=_WIDTH, force_terminal=False, no_color=True, markup=False, emoji=False).print(table)
+    RichConsole(file=stream, width=width, force_terminal=False, no_color=True, markup=False, emoji=False).print(table)
     return "\n".join(line.rstrip() for line in stream.getvalue().strip("\n").splitlines())
 
 
