@@ -1,7 +1,7 @@
 """Every bad input ends in its exit code and one line, and leaves the folder as it was; odd but good ones are used.
 
-The table's rows name the commands they apply to.  A new command joins by a line in ``COMMANDS`` and, where it
-reads features like the others, by its name in ``READERS``.
+The table's rows name the commands they apply to, which stand in ``tests.bad_inputs``.  What becomes of files with any
+byte changed is tested in ``tests.faults``, and so are signals and full disks.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ import errno
 import functools
 import json
 import os
-import random
 import re
 import resource
-import select as polling
 import shlex
 import shutil
 import signal
@@ -24,7 +22,7 @@ import tempfile
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +30,8 @@ import h5py
 import numpy as np
 import pytest
 import typer
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from pdac_cli.commands import fit, select
+from pdac_cli.commands import fit, select, stream
 from pdac_cli.engine import scratch
 from pdac_cli.files import atomic, hdf5
 from pdac_cli.files.featureset import FeatureSet
@@ -43,6 +39,9 @@ from pdac_cli.files.index import read_index
 from pdac_cli.options.fit import FitOptions
 from pdac_cli.options.select import SelectOptions
 from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions
+from pdac_cli.options.stream import StreamDensityOptions, StreamOptions
+from tests.bad_inputs import BARE, COMMANDS, FITTERS, PRINTERS, SELECT, WRITERS, Case, During, Make, f, features
+from tests.bad_inputs.learning import NETWORKS, SHARDS
 from tests.files.test_bad_features import (
     FILES,
     H,
@@ -57,47 +56,6 @@ from tests.files.test_bad_features import (
     virtual,
     with_value,
 )
-
-# Run in the folder of the bad input, which is called f.h5; the output is always out.h5.
-COMMANDS = {
-    "fit": "fit f.h5 -o out.h5 --dim 2 --components 2",
-    "select": "select f.h5 -o out.h5 --dim 2 --components 2 --budget 20",
-    "uniform": "select f.h5 -o out.h5 --method uniform --budget 20",
-    "print": "select f.h5 --dim 2 --components 2 --budget 20",
-}
-READERS = ("fit", "select", "uniform", "print")
-FITTERS = ("fit", "select", "print")
-WRITERS = ("fit", "select")
-SELECT = ("select",)
-
-Make = Callable[[Path], object]
-During = Callable[[Path, pytest.MonkeyPatch], AbstractContextManager[None]]
-
-
-@dataclass(frozen=True)
-class Case:
-    """One kind of input: how it comes about, what is run on it and what that must end in."""
-
-    name: str
-    code: int
-    words: str  # a pattern: of the error, or for code 0 of what is said on standard error
-    make: Make = lambda folder: put(folder / "f.h5")
-    arguments: str = ""
-    verbs: tuple[str, ...] = READERS
-    during: During = lambda folder, patch: nullcontext()
-    environment: Mapping[str, str] = field(default_factory=dict)
-    limits: Mapping[int, int] = field(default_factory=dict)  # of a process of its own
-    same: bool = False  # as many rows as the plain file gives, and the same ones
-
-
-def f(make: Make) -> Make:
-    """A maker that is told the folder, of one that is told the path."""
-    return lambda folder: make(folder / "f.h5")
-
-
-def features(h: Any = H, y: Any = Y, **more: Any) -> Make:
-    return f(lambda path: put(path, h, y, **more))
-
 
 # -- Files ------------------------------------------------------------------------------------------------------------
 
@@ -462,12 +420,61 @@ INDICES = [
          written_by_another("b.h5")),
 ]  # fmt: skip
 
+# -- States of streams -----------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def streamed(columns: int = 4) -> bytes:
+    """The state of a stream of f.h5, or of fewer columns."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, out = Path(folder, "f.h5"), Path(folder, "s.h5")
+        put(path, H[:, :columns])
+        density = StreamDensityOptions(dim=2, components=2)
+        options = StreamOptions(InputOptions((str(path),)), 20, Path(folder, "b.json"), out, density=density, run=QUIET)
+        stream.run(options)
+        return out.read_bytes()
+
+
+def state(change: Callable[[h5py.File], object] = lambda file: None, **options: Any) -> Make:
+    def make(folder: Path) -> None:
+        put(folder / "f.h5", H + 1)
+        (folder / "s.h5").write_bytes(streamed(**options))
+        with h5py.File(folder / "s.h5", "r+") as file:
+            change(file)
+
+    return make
+
+
+STATES = [
+    Case(f"state: {name}", code, words, make, f"--state s.h5 {arguments}", ("stream",))
+    for name, code, words, make, arguments in (
+        ("other options", 2, "s.h5: the stream was begun with budget 20 and not 21", state(), "--budget 21"),
+        ("other features", 3, "s.h5: the stream has 3 features, these files have 4", state(columns=3), ""),
+        ("other version", 4, "s.h5: state format version 99; expected", state(
+            lambda file: file.attrs.__setitem__("version", 99)), ""),
+        ("no state", 4, "s.h5: not a state of pdac stream", lambda p: (put(p / "f.h5"), put(p / "s.h5")), ""),
+        ("text", 4, "s.h5: cannot be read as a state of pdac stream", lambda p: (
+            put(p / "f.h5"), (p / "s.h5").write_text("a poem")), ""),
+        ("truncated", 4, "s.h5: cannot be read as a state of pdac stream", lambda p: (
+            state()(p), os.truncate(p / "s.h5", 3000)), ""),
+        ("the input", 2, "f.h5: output and input f.h5 are the same file", lambda p: put(p / "f.h5"), "--state f.h5"),
+        ("folder missing", 5, "no/s.h5: no such folder; .*make it first", features(), "--state no/s.h5"),
+    )
+]  # fmt: skip
+
 # -- Outputs and environment ------------------------------------------------------------------------------------------
 
 
 def beside(change: Callable[[Path], object]) -> Make:
     """The plain file and something where the output should go."""
     return lambda folder: (put(folder / "f.h5"), change(folder / "out.h5"))
+
+
+def taken(folder: Path) -> None:
+    """A folder with something in it where the run folder should go."""
+    put(folder / "f.h5")
+    (folder / "out.h5").mkdir()
+    (folder / "out.h5" / "thesis.txt").write_text("precious")
 
 
 def no_permission(folder: Path, patch: pytest.MonkeyPatch) -> AbstractContextManager[None]:
@@ -483,6 +490,7 @@ def no_permission(folder: Path, patch: pytest.MonkeyPatch) -> AbstractContextMan
     return nullcontext()
 
 
+THREADED = ("fit", "select", "uniform", "print", "compare")  # take --jobs, or how many cores there are
 OUTPUTS = [
     Case("output: exists", 5, "out.h5: exists; .*--force", beside(lambda out: out.write_text("precious")),
          verbs=WRITERS),
@@ -517,17 +525,22 @@ OUTPUTS = [
     Case("output: disk full over an old one", 5, "out.h5: larger than the file size limit",
          beside(lambda out: out.write_text("precious")), "--force", WRITERS, limits={resource.RLIMIT_FSIZE: 1000}),
     Case("output: exists, forced", 0, "", beside(lambda out: out.write_text("old")), "--force", WRITERS),
+    Case("output: a folder that is not empty", 5, "out.h5: exists; expected a new folder", taken, verbs=("train-cl",)),
     Case("environment: threads", 2, "OMP_NUM_THREADS is 'many'; expected a whole number",
-         environment={"OMP_NUM_THREADS": "many"}),
+         environment={"OMP_NUM_THREADS": "many"}, verbs=THREADED),
     Case("environment: cores", 2, "SLURM_CPUS_PER_TASK is '-3'; expected a whole number",
-         environment={"SLURM_CPUS_PER_TASK": "-3"}),
+         environment={"SLURM_CPUS_PER_TASK": "-3"}, verbs=THREADED),
     Case("environment: threads, unused", 0, "", arguments="--jobs 1", environment={"OMP_NUM_THREADS": "many"},
-         same=True),
+         verbs=THREADED, same=True),
 ]  # fmt: skip
 
-CASES = {case.name: case for case in [*REFUSED_FILES, *OTHER_FILES, *VALUES, *MODELS, *INDICES, *OUTPUTS]}
+CASES = {
+    case.name: case
+    for case in [*REFUSED_FILES, *OTHER_FILES, *VALUES, *MODELS, *INDICES, *STATES, *OUTPUTS, *NETWORKS, *SHARDS]
+}
 
 
+ROWS = [(c.name, verb) for c in CASES.values() for verb in c.verbs if not (c.arguments and verb in BARE)]
 build_once = functools.cache(typer.main.get_command)
 
 
@@ -592,10 +605,11 @@ def check_used(
     assert "error" not in result.err
     assert "Traceback" not in result.err
     after = contents(folder)
-    made = after.pop("out.h5", None)
-    assert after == {name: data for name, data in before.items() if name != "out.h5"}
-    assert (made is None) == (verb == "print")
-    if case.same and verb != "fit":
+    made = after.get("out.h5")
+    changed = {name: data for name, data in after.items() if not name.startswith("out.h5")}
+    assert changed == {name: data for name, data in before.items() if name != "out.h5"}
+    assert (made is None) == (verb in PRINTERS)
+    if case.same and verb in ("select", "uniform", "print"):
         rows = [int(line) for line in result.out.split()] if verb == "print" else read_index(folder / "out.h5").row
         assert list(rows) == plain_rows(verb)
 
@@ -606,7 +620,7 @@ def _built_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-@pytest.mark.parametrize(("name", "verb"), [(case.name, verb) for case in CASES.values() for verb in case.verbs])
+@pytest.mark.parametrize(("name", "verb"), ROWS)
 def test_bad_input(name: str, verb: str, pdac: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES[name]
     folder = tmp_path / "here"
@@ -625,149 +639,3 @@ def test_bad_input(name: str, verb: str, pdac: Any, tmp_path: Path, monkeypatch:
             check_refused(case, words, result, before, folder)
         else:
             check_used(case, verb, words, result, before, folder)
-
-
-# -- Damage of any kind -----------------------------------------------------------------------------------------------
-
-WORKER = """
-import contextlib, functools, io, json, sys, traceback
-import typer
-from pdac_cli import cli
-typer.main.get_command = functools.cache(typer.main.get_command)
-for line in sys.stdin:
-    sys.argv = ["pdac", *json.loads(line)]
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        except BaseException:
-            code = 1
-            traceback.print_exc()
-    print(json.dumps([code, out.getvalue(), err.getvalue()]), flush=True)
-"""
-SECONDS = 60  # by which a run of some milliseconds hangs
-
-
-class Worker:
-    """A process that runs one command after another, so that a crash or a hang of it is seen."""
-
-    def __init__(self) -> None:
-        limit = functools.partial(resource.setrlimit, resource.RLIMIT_AS, (2**33, 2**33))
-        self._process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", WORKER], stdin=-1, stdout=-1, text=True, preexec_fn=limit
-        )
-
-    def run(self, arguments: list[str]) -> Outcome:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(arguments) + "\n")
-        self._process.stdin.flush()
-        ready, _, _ = polling.select([self._process.stdout], [], [], SECONDS)
-        line = self._process.stdout.readline() if ready else ""
-        if not line:
-            self.close()
-            raise AssertionError(f"hangs: {arguments}" if not ready else f"died of {self._process.returncode}")
-        return Outcome(*json.loads(line))
-
-    def alive(self) -> bool:
-        return self._process.poll() is None
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-
-@pytest.fixture(scope="module")
-def damaged_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, bytes], Outcome]]:
-    """Run `pdac select` on the plain file with one of the inputs replaced by the given bytes."""
-    folder = tmp_path_factory.mktemp("damaged")
-    put(folder / "plain.h5")
-    workers: list[Worker] = []
-
-    def run(kind: str, data: bytes) -> Outcome:
-        if not workers or not workers[-1].alive():
-            workers.append(Worker())
-        path = folder / f"damaged{Path(kind).suffix}"
-        path.unlink(missing_ok=True)
-        path.write_bytes(data)
-        first = str(path if kind.startswith("features") else folder / "plain.h5")
-        option = [f"--{kind.split('.')[0]}", str(path)] if not kind.startswith("features") else []
-        return workers[-1].run(["select", first, *option, "--budget", "20", "--dim", "2", "--components", "2", "-q"])
-
-    yield run
-    for worker in workers:
-        worker.close()
-
-
-@functools.cache
-def sound(kind: str) -> bytes:
-    """The undamaged input of a kind."""
-    if kind == "model.h5":
-        return fitted()
-    if kind.startswith("buffer"):
-        return kept(Path(kind).suffix)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "f")
-        if kind == "features.npz":
-            npz(path, features=H, labels=Y)
-        else:
-            with h5py.File(path, "w") as file:
-                packed = {"chunks": (10, 4), "compression": "gzip", "shuffle": True} if kind == "features.hdf5" else {}
-                file.create_dataset("features", data=H, **packed)
-                file["labels"] = Y.astype("S3") if packed else Y
-        return path.read_bytes()
-
-
-KINDS = ("features.h5", "features.hdf5", "features.npz", "model.h5", "buffer.h5", "buffer.json")
-SEEDS = st.integers(0, 2**64)  # of bytes drawn evenly: Hypothesis itself prefers the first ones
-
-
-def damage(data: bytes, seed: int) -> bytes:
-    """The data cut off somewhere, or with some of its bytes changed."""
-    rng = random.Random(seed)
-    if rng.random() < 0.2:
-        return data[: rng.randrange(len(data))]
-    changed = bytearray(data)
-    for _ in range(rng.randint(1, 6)):
-        changed[rng.randrange(len(data))] ^= rng.choice([0x01, 0x80, rng.randint(1, 255)])
-    return bytes(changed)
-
-
-def check_damaged(run: Callable[[str, bytes], Outcome], kind: str, seed: int) -> None:
-    result = run(kind, damage(sound(kind), seed))
-    assert result.code in (0, 2, 3, 4, 5), result.err
-    assert "Traceback" not in result.err, result.err
-    if result.code:
-        *said, error = result.err.splitlines()
-        assert error.startswith("error: "), result.err
-        assert all(line.startswith("warning: ") for line in said), result.err
-        assert result.out == ""
-    else:
-        assert len(set(result.out.splitlines())) == len(result.out.splitlines()) == 20
-
-
-QUICK = {"derandomize": True, "deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_undamaged_input_is_used(kind: str, damaged_run: Callable[[str, bytes], Outcome]) -> None:
-    assert damaged_run(kind, sound(kind)).code == 0
-
-
-@settings(max_examples=240, **QUICK)
-@given(kind=st.sampled_from(KINDS), seed=SEEDS)
-def test_damage(kind: str, seed: int, damaged_run: Callable[[str, bytes], Outcome]) -> None:
-    check_damaged(damaged_run, kind, seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_much_damage(kind: str, damaged_run: Callable[[str, bytes], Outcome]) -> None:
-    @settings(max_examples=1000, **QUICK)
-    @given(seed=SEEDS)
-    def many(seed: int) -> None:
-        check_damaged(damaged_run, kind, seed)
-
-    many()

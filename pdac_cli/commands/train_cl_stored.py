@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -30,7 +31,9 @@ def stored_result(found: Any, path: Path) -> SeedResult:
 def restored(data: bytes, path: Path, learner: Learner, memory: Memory) -> Progress:
     """Put learner and memory back to where a checkpoint was made, and return the place."""
     try:
-        return unpacked(data, learner, memory)
+        with warnings.catch_warnings():  # on odd forms, which are read or refused all the same
+            warnings.simplefilter("ignore")
+            return unpacked(data, learner, memory)
     except _LOAD_ERRORS as problem:
         raise ModelError(
             f"{path}: damaged ({plain(problem)}); expected a checkpoint of this run; "

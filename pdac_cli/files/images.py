@@ -19,6 +19,7 @@ from pdac_cli.files.labels import LabelColumn, find_coding, read_names
 from pdac_cli.options.extract import Split
 
 IMAGE_NAMES = ("images", "image", "data", "x", "X")
+_MOST = 10**8  # images of a file: their labels and names are kept in memory
 _SPLIT_VALUES: dict[Split, tuple[Any, ...]] = {Split.TRAIN: (0, "train"), Split.TEST: (1, "test")}
 
 
@@ -42,8 +43,11 @@ def open_images(path: Path, split: Split | None) -> Iterator[StoredImages]:
     try:
         images = container.get(_find(container, IMAGE_NAMES, "images"))
         n = images.shape[0] if images.shape else 0
+        if n > _MOST:
+            raise DataError(f"{path}: declares {n:,} images; expected at most {_MOST:,}; split the file")
+        column = _label_column(container, n)
         rows = _rows(container, split, n)
-        labels, names = _labels(container, rows, n)
+        labels, names = _labels(container, column, rows)
         yield StoredImages(
             lambda wanted: take(images, wanted),
             images.shape,
@@ -84,20 +88,26 @@ def _rows(container: Container, split: Split | None, n: int) -> NDArray[np.int64
     return rows
 
 
-def _labels(container: Container, rows: NDArray[np.int64], n: int) -> tuple[NDArray[np.int64], tuple[str, ...] | None]:
-    """Class numbers of the rows; labels that are names get numbers in sorted order, over the whole file."""
+def _label_column(container: Container, n: int) -> LabelColumn:
     key = _find(container, LABEL_NAMES, "labels")
     column = LabelColumn(container.get(key), container.path, key, 0)
     _check_length(container, key, column.rows, n)
+    return column
+
+
+def _labels(
+    container: Container, column: LabelColumn, rows: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], tuple[str, ...] | None]:
+    """Class numbers of the rows; labels that are names get numbers in sorted order, over the whole file."""
     names = None
     if "label_names" in container.names() and not column.text:
         names = read_names(container.get("label_names"), container.path, "label_names")
     coding = find_coding([column], [names], ignore=None)
-    raw = column.read(0, n)[rows]
+    raw = column.read(0, column.rows)[rows]
     if not column.text and raw.min() < 0:
         row = int(rows[np.argmax(raw < 0)])
         raise DataError(
-            f"{container.path}: {key!r} is {raw.min()} in row {row:,}; expected 0 or more; "
+            f"{container.path}: {_find(container, LABEL_NAMES, 'labels')!r} is {raw.min()} in row {row:,}; expected 0 or more; "
             "give images without a class a number of their own"
         )
     return column.encode(raw, rows, coding), coding.names

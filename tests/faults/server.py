@@ -35,6 +35,8 @@ def main() -> None:
     if request is None:
         os._exit(0)
     _become(request)
+    if "batch" in request:
+        _run_many(request["batch"])
     try:
         importlib.import_module("pdac_cli.cli").main()
     except SystemExit as end:
@@ -42,6 +44,27 @@ def main() -> None:
     except BaseException:  # noqa: BLE001 -- a process tells of whatever ended it
         traceback.print_exc()
         os._exit(1)
+
+
+def _run_many(batch: list[tuple[str, list[str]]]) -> None:
+    """Run commands one after the other in this process, each in its folder; tell of each as soon as it has ended."""
+    cli, out = importlib.import_module("pdac_cli.cli"), sys.stdout
+    for folder, arguments in batch:
+        os.chdir(folder)
+        sys.argv = ["pdac", *arguments]
+        said = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(said[0]), contextlib.redirect_stderr(said[1]):
+            try:
+                cli.main()
+            except SystemExit as end:
+                code = int(end.code or 0)
+            except BaseException:  # noqa: BLE001 -- a traceback is what is looked for
+                code = 1
+                traceback.print_exc()
+        gc.collect()
+        texts = [text.getvalue() for text in said]
+        print(json.dumps([code, *texts, len(list(Path("/proc/self/fd").iterdir()))]), file=out, flush=True)
+    os._exit(0)
 
 
 def _flushed(code: int) -> int:
@@ -65,6 +88,7 @@ def _load() -> None:
     importlib.import_module("scipy.sparse.linalg")
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
+    os.fsync = lambda _: None  # no kill can lose what it is for, and on a busy disk it is most of the time
     _warm_up(cli)
     warnings.simplefilter("error")
     gc.freeze()
@@ -141,7 +165,7 @@ def _become(request: dict[str, Any]) -> None:
     for name, value in request.get("patches", {}).items():
         module, attribute = name.rsplit(".", 1)
         setattr(importlib.import_module(module), attribute, value)
-    sys.argv = ["pdac", *request["arguments"]]
+    sys.argv = ["pdac", *request.get("arguments", [])]
     if request.get("die_at") is not None:
         _die_at(request["die_at"], request["folder"])
 
