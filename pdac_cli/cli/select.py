@@ -25,19 +25,28 @@ from pdac_cli.cli.shared import (
     Memory,
     Quiet,
     Ridge,
+    Rule,
     Seed,
     SolverOption,
     Tol,
     Verbose,
+    named,
     parse_bytes,
     report,
+    rule_option,
 )
-from pdac_cli.options.select import Allocation, Eviction, SelectOptions
+from pdac_cli.options.select import PAPER_RULE, Allocation, Eviction, SelectOptions
 from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions
 from pdac_cli.selection.names import method_lines
 
+# Given without --method, these mean the paper's: no other method has them.
+_OF_PDAC = (
+    "model", "temperature", "eviction", "dim", "components", "iterations", "ridge", "tol", "solver", "device"
+)  # fmt: skip
+
 
 def select(
+    ctx: typer.Context,
     files: Files,
     budget: Annotated[int, typer.Option("--budget", "-n", help="How many rows to keep.")],
     output: Annotated[
@@ -46,7 +55,14 @@ def select(
     model: Annotated[
         Path | None, typer.Option(help="Model from `pdac fit`. Default: fit first.")
     ] = SelectOptions.model,
-    method: Annotated[str, typer.Option(help="Selection method, one of those above.")] = SelectOptions.method,
+    preset: Annotated[Rule | None, rule_option(PAPER_RULE)] = None,  # noqa: ARG001, its callback has used it
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="Selection method, one of those above. Default: "
+            f"{SelectOptions.method}; pdac with --model or another option of the density."
+        ),
+    ] = None,
     head: Annotated[
         bool,
         typer.Option(
@@ -58,7 +74,7 @@ def select(
         Allocation | None,
         typer.Option(
             help="How the budget is shared among classes; joint: all rows are one pool, as in the paper. "
-            "Default: the method's own, per-class for pdac and uniform."
+            "Default: the method's own."
         ),
     ] = SelectOptions.allocation,
     temperature: Annotated[
@@ -103,7 +119,7 @@ def select(
         budget,
         output,
         model,
-        method,
+        method or ("pdac" if named(ctx, *_OF_PDAC) else SelectOptions.method),
         allocation,
         temperature,
         buffer,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from collections.abc import Mapping
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -44,6 +46,29 @@ Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON on
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but warnings and errors.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an output that exists.")]
+
+
+class Rule(StrEnum):
+    """Rules that set several options at once."""
+
+    PAPER = "paper"
+
+
+def rule_option(values: Mapping[str, object]) -> Any:
+    """Return an option --preset that gives other options new defaults; those named on the command line stay."""
+    text = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in values.items())
+
+    def use(ctx: typer.Context, rule: Rule | None) -> Rule | None:
+        if rule is not None:
+            ctx.default_map = {**(ctx.default_map or {}), **values}
+        return rule
+
+    return typer.Option(help=f"paper: the rule as printed, {text}.", is_eager=True, callback=use)
+
+
+def named(ctx: typer.Context, *options: str) -> bool:
+    """Return whether any of the options was given, by itself or by a preset."""
+    return any(str(getattr(ctx.get_parameter_source(name), "name", "DEFAULT")) != "DEFAULT" for name in options)
 
 
 def parse_bytes(text: str | None) -> int | None:

@@ -23,12 +23,16 @@ from pdac_cli.cli.shared import (
     Neighbours,
     Quiet,
     Ridge,
+    Rule,
     Seed,
     Verbose,
+    named,
     report,
+    rule_option,
 )
 from pdac_cli.options.shared import InputOptions, RunOptions
 from pdac_cli.options.stream import (
+    PAPER_RULE,
     Acceptance,
     MethodOptions,
     StreamAllocation,
@@ -38,8 +42,15 @@ from pdac_cli.options.stream import (
     StreamSolver,
 )
 
+# Given without --method, these mean the paper's: no other method has them.
+_OF_SPDAC = (
+    "model", "acceptance", "allocation", "window", "temperature", "step_rows", "beta", "solver", "dim", "components",
+    "ridge",
+)  # fmt: skip
+
 
 def stream(
+    ctx: typer.Context,
     files: Files,
     budget: Annotated[int, typer.Option("--budget", "-n", help="How many rows to keep.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Buffer to write: .json .h5 .txt .npy.")],
@@ -50,14 +61,16 @@ def stream(
     trace: Annotated[
         Path | None, typer.Option(help="CSV file: rows/s, turnover, class counts, log-density along the stream.")
     ] = StreamOptions.trace,
+    preset: Annotated[Rule | None, rule_option(PAPER_RULE)] = None,  # noqa: ARG001, its callback has used it
     method: Annotated[
-        StreamMethod,
+        StreamMethod | None,
         typer.Option(
-            metavar="spdac|er|gss|aser",
-            help="spdac: by density, the paper's rule; er: plain reservoir sampling; gss: rows whose gradients differ "
-            "(needs logits); aser: by Shapley values.",
+            metavar="herding|spdac|er|gss|aser",
+            help="herding: keep each class's mean; spdac: by density, the paper's rule; er: plain reservoir sampling; "
+            "gss: rows whose gradients differ, by logits; aser: by Shapley values. "
+            f"Default: {StreamOptions.method.value}; spdac with --model or another option of the density."
         ),
-    ] = StreamOptions.method,
+    ] = None,
     acceptance: Annotated[
         Acceptance, typer.Option(help="density keeps dense rows more often; paper is the printed rule.")
     ] = StreamOptions.acceptance,
@@ -112,7 +125,7 @@ def stream(
         state,
         model,
         trace,
-        method,
+        method or (StreamMethod.SPDAC if named(ctx, *_OF_SPDAC) else StreamOptions.method),
         acceptance,
         allocation,
         window,

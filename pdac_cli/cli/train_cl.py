@@ -28,7 +28,22 @@ from pdac_cli.options.extract import Amp
 from pdac_cli.options.select import Allocation, Eviction
 from pdac_cli.options.shared import DensityOptions, RunOptions
 from pdac_cli.options.stream import Acceptance, MethodOptions
-from pdac_cli.options.train_cl import LearningOptions, Preset, Setting, TrainOptions
+from pdac_cli.options.train_cl import (
+    OFFLINE_METHODS,
+    PAPER_RULE,
+    STREAM_METHODS,
+    LearningOptions,
+    Preset,
+    Setting,
+    TrainOptions,
+)
+
+
+def _use_paper(ctx: typer.Context, presets: list[Preset] | None) -> list[Preset] | None:
+    """Give the options of the paper's rules their printed values, where they are not named themselves."""
+    if Preset.PAPER in (presets or ()):
+        ctx.default_map = {**(ctx.default_map or {}), **PAPER_RULE}
+    return presets
 
 
 def train_cl(
@@ -57,13 +72,18 @@ def train_cl(
         Setting, typer.Option(help="offline: choose after each task; relaxed, online: batch by batch.")
     ] = TrainOptions.setting,
     preset: Annotated[
-        Preset | None, typer.Option(help="The paper's tasks, width and augmentation.")
-    ] = TrainOptions.preset,
+        list[Preset] | None,
+        typer.Option(
+            help="paper: the paper's rules as printed; cifar10, …: its tasks, width and augmentation. Can be repeated.",
+            is_eager=True,
+            callback=_use_paper,
+        ),
+    ] = None,
     method: Annotated[
         list[str] | None,
         typer.Option(
-            help="Offline: those of pdac select; streaming: spdac, er, er-mir, gss, aser, metasp. Can be repeated. "
-            "Default: the paper's and the uniform one, compared."
+            help="Any method of `pdac select`; streaming: of `pdac stream`, er-mir, metasp. Can be repeated. "
+            f"Default: {' and '.join(OFFLINE_METHODS)}; streaming: {' and '.join(STREAM_METHODS)}."
         ),
     ] = None,
     budget: Annotated[
@@ -165,7 +185,8 @@ def train_cl(
         test=test,
         output=output,
         setting=setting,
-        preset=preset,
+        preset=_protocol(preset),
+        paper=Preset.PAPER in (preset or ()),
         tasks=tasks,
         class_order=class_order,
         budget=budget,
@@ -197,3 +218,10 @@ def train_cl(
     summary = run(options)
     if summary is not None:
         print_result(summary, run_options)
+
+
+def _protocol(presets: list[Preset] | None) -> Preset | None:
+    protocols = [preset for preset in presets or () if preset is not Preset.PAPER]
+    if len(protocols) > 1:
+        raise UsageError(f"--preset names {' and '.join(protocols)}; expected one data set's protocol")
+    return protocols[0] if protocols else None

@@ -143,7 +143,7 @@ def _index(
     answer: Answer, source: NamedSource, classes: Classes, room: Room, allocation: Allocation, options: SelectOptions
 ) -> Index:
     """Return the rows kept: those of earlier tasks that stay, then this task's, each in order of their ranking."""
-    ranking = answer.ranking
+    ranking, fitted = answer.ranking, method_named(options.method).needs_density
     labels, names = room.labels_of(classes.labels[ranking.codes], source.label_names)
     size = len(ranking.ids)
     new = Index(
@@ -160,7 +160,7 @@ def _index(
             "allocation": allocation.value,
             "temperature": options.temperature,
             "eviction": options.eviction.value,
-            **({} if options.model else {f"density.{k}": v for k, v in asdict(options.density).items()}),
+            **({} if options.model or not fitted else {f"density.{k}": v for k, v in asdict(options.density).items()}),
         },
         label_names=names,
         score=ranking.score,

@@ -50,10 +50,11 @@ class SelectSummary:
         if len(self.tasks) > 1:
             shares = ", ".join(f"task {task}: {rows:,}" for task, rows in self.tasks.items())
             head = [f"kept {self.kept:,} rows by {self.method} ({shares})"]
-        rows = [["class", "rows", "kept", "effective size"]]
+        sized = any(line.effective_size is not None for line in self.classes)
+        rows = [["class", "rows", "kept", *(["effective size"] if sized else [])]]
         for line in self.classes[:20]:
-            size = "" if line.effective_size is None else f"{line.effective_size:,.1f}"
-            rows.append([line.name or str(line.label), f"{line.rows:,}", f"{line.kept:,}", size])
+            size = [] if line.effective_size is None else [f"{line.effective_size:,.1f}"]
+            rows.append([line.name or str(line.label), f"{line.rows:,}", f"{line.kept:,}", *size])
         tail = [f"  … and {len(self.classes) - 20:,} more classes"] if len(self.classes) > 20 else []
         return "\n".join([*head, table(rows), *tail])
 

@@ -12,13 +12,19 @@ from pdac_cli.learning.backbones import describe_state
 from pdac_cli.learning.checkpoints import Checkpoint
 from pdac_cli.learning.devices import torch_version
 from pdac_cli.learning.samples import Samples
-from pdac_cli.options.stream import StreamMethod, StreamOptions
-from pdac_cli.options.train_cl import PRESET_TASKS, Setting, TrainOptions
+from pdac_cli.options.stream import StreamMethod
+from pdac_cli.options.train_cl import (
+    OFFLINE_METHODS,
+    PAPER_OFFLINE,
+    PAPER_STREAM,
+    PRESET_TASKS,
+    STREAM_METHODS,
+    Setting,
+    TrainOptions,
+)
 from pdac_cli.selection.methods import METHODS, method_named
 from pdac_cli.selection.streams.methods import STREAMING_METHODS
 
-OFFLINE_METHODS = ("pdac", "uniform")  # compared when no method is given
-STREAM_METHODS = (StreamOptions.method.value, StreamMethod.ER.value)  # likewise
 DEFAULT_EPOCHS = 10
 PROPER_WIDTH, _TINY_WIDTH, _TINY_PIXELS = 64, 8, 16
 _PRESET_PAD = 4
@@ -37,6 +43,8 @@ def methods_of(options: TrainOptions) -> tuple[str, ...]:
             raise UsageError(f"--method {method} keeps rows batch by batch; expected --setting relaxed or online")
         if offline:
             method_named(method)
+    if options.paper:
+        return options.methods or (PAPER_OFFLINE if offline else PAPER_STREAM)
     return options.methods or (OFFLINE_METHODS if offline else STREAM_METHODS)
 
 

@@ -26,6 +26,9 @@ class Eviction(StrEnum):
     PAPER = "paper"  # 1 − p̂, clipped at 0
 
 
+PAPER_RULE = {"method": "pdac", "allocation": "joint", "eviction": "paper", "temperature": 1.0}  # as printed
+
+
 @dataclass(frozen=True)
 class SelectOptions:
     """``pdac select``."""
@@ -34,8 +37,8 @@ class SelectOptions:
     budget: int
     output: Path | None = None  # None: one row index a line on standard output
     model: Path | None = None  # None: fit first
-    method: str = "pdac"
-    allocation: Allocation | None = None  # None: the method's own; per-class for pdac
+    method: str = "least-error"
+    allocation: Allocation | None = None  # None: the method's own
     temperature: float = 1.0  # draw ∝ p̂^T
     buffer: Path | None = None
     task: int | None = None  # None: one more than the buffer's last

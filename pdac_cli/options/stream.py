@@ -79,6 +79,9 @@ class MethodOptions:
         require(batches >= 1, f"--gradient-batches is {batches}; expected at least 1")
 
 
+PAPER_RULE = {"method": "spdac", "allocation": "joint", "acceptance": "paper", "step_rows": 1, "temperature": 1.0}
+
+
 @dataclass(frozen=True)
 class StreamOptions:
     """``pdac stream``."""
@@ -89,7 +92,7 @@ class StreamOptions:
     state: Path | None = None
     model: Path | None = None  # where to write the streamed model
     trace: Path | None = None
-    method: StreamMethod = StreamMethod.SPDAC
+    method: StreamMethod = StreamMethod.HERDING
     acceptance: Acceptance = Acceptance.DENSITY
     allocation: StreamAllocation = StreamAllocation.PER_CLASS
     window: int = 32  # the latest rows of a class that a density is compared with; 0: those of the batch

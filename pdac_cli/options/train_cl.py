@@ -22,13 +22,18 @@ class Setting(StrEnum):
 
 
 class Preset(StrEnum):
-    """The paper's protocols."""
+    """The paper's protocols, and its rules."""
 
+    PAPER = "paper"  # the rules as printed
     CIFAR10 = "cifar10"
     CIFAR100 = "cifar100"
     TINYIMAGENET = "tinyimagenet"
 
 
+OFFLINE_METHODS = ("least-error", "uniform")  # compared when no method is named
+STREAM_METHODS = ("herding", "er")
+PAPER_OFFLINE, PAPER_STREAM = ("pdac", "uniform"), ("spdac", "er")
+PAPER_RULE = {"allocation": "joint", "eviction": "paper", "acceptance": "paper", "window": 0, "step_rows": 1}
 PRESET_TASKS = {Preset.CIFAR10: 5, Preset.CIFAR100: 10, Preset.TINYIMAGENET: 10}
 
 
@@ -69,12 +74,13 @@ class TrainOptions:
     test: str | None = None  # None: the data's own test part, else rows held out
     output: Path | None = None  # run folder; None: runs/NAME, numbered
     setting: Setting = Setting.OFFLINE
-    preset: Preset | None = None
+    preset: Preset | None = None  # a protocol
+    paper: bool = False  # compare the paper's methods where none is named
     tasks: int | None = None  # None: two classes each, at most five tasks
     class_order: str = "natural"  # or random, or labels in order: 3,1,4
     budget: int = 200  # 0: no replay
     imbalance: float | None = None  # share of its rows that a task's last class keeps
-    methods: tuple[str, ...] = ()  # empty: the paper's and the uniform one
+    methods: tuple[str, ...] = ()  # empty: the best one known and the uniform one
     seeds: int = 3
     seed: int = 0
     rescore: bool = False  # score stored rows anew, with the current network

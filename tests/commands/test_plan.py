@@ -23,7 +23,7 @@ def test_the_plan_is_told_before_long_work_only(pdac, tmp_path, monkeypatch):
         said,
     )
     assert "plan:" not in pdac("fit", SAMPLE, "-o", tmp_path / "c.h5", "-q").err
-    assert "plan:" in pdac("select", SAMPLE, "--budget", 20).err
+    assert "plan:" in pdac("select", SAMPLE, "--budget", 20, "--method", "pdac").err
     assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
 
 

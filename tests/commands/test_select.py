@@ -8,6 +8,18 @@ from pdac_cli.files.index import read_index
 from tests.conftest import SAMPLE
 
 
+@pytest.fixture
+def pdac(pdac):
+    """The paper's method where a test names none; every method is held to the same in test_methods."""
+
+    def run(*arguments):
+        named = {"--method", "--preset"} & set(arguments) or "select" not in arguments
+        return pdac(*arguments, *(() if named else ("--method", "pdac")))
+
+    run.plain = pdac  # the command line as it is
+    return run
+
+
 def labels_of(path):
     with h5py.File(path) as file:
         return file["labels"][:]
@@ -161,3 +173,22 @@ def test_a_thin_effective_sample_size_is_a_warning_with_flags_to_try(pdac, tmp_p
     assert f"class 0: {size:.1f} for 200 rows" in result.err
     assert "--temperature" in result.err
     assert not pdac("select", "--budget", 200, path, "--method", "uniform", "-q").err
+
+
+def test_the_default_is_the_rule_that_wins_and_the_papers_is_one_flag_away(pdac, tmp_path):
+    """Options of the density, given without a method, mean the method that has them."""
+
+    def made(*options):
+        out = tmp_path / "c.json"
+        assert pdac.plain("select", "--budget", 30, SAMPLE, "-o", out, "--force", *options).code == 0
+        index = read_index(out)
+        return index.method, index.options["allocation"], index.options["eviction"], index.row.tolist()
+
+    default, paper = made(), made("--preset", "paper")
+    assert default[:2] == ("least-error", "balanced")
+    assert paper[:3] == ("pdac", "joint", "paper")
+    assert paper == made("--method", "pdac", "--allocation", "joint", "--eviction", "paper")
+    assert made("--preset", "paper", "--allocation", "per-class")[:3] == ("pdac", "per-class", "paper")
+    assert made("--preset", "paper", "--method", "uniform")[0] == "uniform"
+    for option in (("--temperature", 1), ("--ridge", 1e-6), ("--dim", 10), ("--eviction", "relative")):
+        assert made(*option) == made("--method", "pdac")

@@ -23,8 +23,23 @@ from tests.oracles import clustered
 from tests.processes import measured
 
 
+def by_density(arguments):
+    """The paper's method where a test names none."""
+    named = {"--method", "--preset"} & set(arguments)
+    return arguments if named or "stream" not in arguments else (*arguments, "--method", "spdac")
+
+
+@pytest.fixture
+def pdac(pdac):
+    def run(*arguments):
+        return pdac(*by_density(arguments))
+
+    run.plain = pdac  # the command line as it is
+    return run
+
+
 def start(*arguments, **options):
-    command = [sys.executable, "-m", "pdac_cli", "stream", *map(str, arguments)]
+    command = [sys.executable, "-m", "pdac_cli", *map(str, by_density(("stream", *arguments)))]
     return subprocess.Popen(command, text=True, **{"stderr": subprocess.PIPE, **options})
 
 
@@ -165,11 +180,14 @@ def test_names_that_come_late_do_not_change_what_came_before(pdac, tmp_path, mon
     for rows in (96, 192, 300):
         write_features(tmp_path / "f.h5", h[:rows], y[:rows])
         outputs = ("-o", "b.json", "--state", "s.h5", "--model", "m.h5")
-        assert pdac("stream", "--budget", 30, "f.h5", *outputs, "--dim", 3).code == 0
-    assert pdac("stream", "--budget", 30, "f.h5", "-o", "w.json", "--model", "w.h5", "--dim", 3).code == 0
+        assert pdac("stream", "--budget", 30, "f.h5", *outputs, "--dim", 3, "--method", "spdac").code == 0
+    assert (
+        pdac("stream", "--budget", 30, "f.h5", "-o", "w.json", "--model", "w.h5", "--dim", 3, "--method", "spdac").code
+        == 0
+    )
     assert (tmp_path / "b.json").read_bytes() == (tmp_path / "w.json").read_bytes()
     assert (tmp_path / "m.h5").read_bytes() == (tmp_path / "w.h5").read_bytes()
-    summary = pdac("stream", "--budget", 30, "f.h5", "-o", "j.json", "--dim", 3, "--json").json
+    summary = pdac("stream", "--budget", 30, "f.h5", "-o", "j.json", "--dim", 3, "--method", "spdac", "--json").json
     expected = dict(zip(*np.unique(y.astype(str), return_counts=True), strict=True))
     assert {line["name"]: line["rows"] for line in summary["classes"]} == expected
     assert [line["name"] for line in summary["classes"]] == ["ant", "cat", "dog"]
@@ -459,7 +477,7 @@ def test_a_trace_records_the_stream(pdac, tmp_path):
 
 
 def test_the_progress_line_is_for_terminals_only(tmp_path):
-    arguments = ("--budget", 100, SAMPLE, "-o", tmp_path / "b.json", "--force")
+    arguments = ("--budget", 100, SAMPLE, "-o", tmp_path / "b.json", "--force", "--method", "spdac")
     plain = start(*arguments)
     assert "rows/s  turnover" not in plain.communicate()[1]
     master, slave = pty.openpty()
@@ -559,3 +577,17 @@ def test_memory_does_not_grow_with_the_rows(tmp_path):
         arguments = ["stream", "--budget", "100", str(path), "-o", str(tmp_path / f"{n}.json"), "-q"]
         peaks.append(measured([sys.executable, "-m", "pdac_cli", *arguments])[1])
     assert peaks[1] - peaks[0] < 16_000_000  # the larger file has 102 MB more
+
+
+def test_the_default_keeps_means_and_the_papers_rule_is_one_flag_away(pdac, tmp_path):
+    def made(*options):
+        out = tmp_path / "b.json"
+        assert pdac.plain("stream", "--budget", 30, SAMPLE, "-o", out, "--force", *options).code == 0
+        index = read_index(out)
+        return index.method, index.row.tolist()
+
+    assert made() == made("--method", "herding")
+    printed = ("--method", "spdac", "--allocation", "joint", "--acceptance", "paper", "--step-rows", 1)
+    assert made("--preset", "paper") == made(*printed)
+    for option in (("--acceptance", "density"), ("--window", 32), ("--model", tmp_path / "m.h5")):
+        assert made(*option) == made("--method", "spdac")

@@ -71,15 +71,15 @@ def test_a_run_on_features_writes_what_the_readme_says(pdac, features, tmp_path)
     arguments[arguments.index("--seeds") + 1] = 2
     found = pdac("train-cl", features, "-o", out, "--epochs", 2, "--budget", 40, *arguments)
     assert found.code == 0, found.err
-    assert "accuracy of pdac in %, mean over seeds" in found.out
-    assert "pdac minus uniform, 2 paired seeds: ACC" in found.out
+    assert "accuracy of least-error in %, mean over seeds" in found.out
+    assert "least-error minus uniform, 2 paired seeds: ACC" in found.out
     assert "±" in found.out
     config = json.loads((out / "config.json").read_text())
     assert (config["train_rows"], config["test_rows"], config["classes"]) == (320, 80, 4)
     with (out / "results.csv").open() as stream:
         rows = list(csv.DictReader(stream))
     assert [(row["method"], row["seed"]) for row in rows] == [
-        ("pdac", "0"), ("uniform", "0"), ("pdac", "1"), ("uniform", "1"),
+        ("least-error", "0"), ("uniform", "0"), ("least-error", "1"), ("uniform", "1"),
     ]  # fmt: skip
     results = json.loads((out / "results.json").read_text())["results"]
     for row, each in zip(rows, results, strict=True):
@@ -88,7 +88,7 @@ def test_a_run_on_features_writes_what_the_readme_says(pdac, features, tmp_path)
         assert float(row["fm"]) == pytest.approx(matrix[0][0] - matrix[1][0])
         assert each["classes"] == [[0, 1], [2, 5]]
         assert set(each["seconds"]) == set(STAGES)
-    seed = out / "pdac" / "seed-0"
+    seed = out / "least-error" / "seed-0"
     assert sorted(path.name for path in seed.iterdir()) == [
         "accuracy.csv", "buffer-1.json", "buffer-2.json", "result.json",
     ]  # fmt: skip
@@ -101,7 +101,7 @@ def test_the_buffer_after_each_task_obeys_the_budgets(pdac, features, tmp_path):
     assert pdac("train-cl", features, "-o", out, "--tasks", 4, "--budget", budget, "--epochs", 1, *SMALL).code == 0
     with h5py.File(features) as file:
         labels, test = file["labels"][:], file["split"][:] == 1
-    for method in ("pdac", "uniform"):
+    for method in ("least-error", "uniform"):
         for task in (1, 2, 3, 4):
             index = read_index(out / method / "seed-0" / f"buffer-{task}.json")
             counts = np.bincount(index.task, minlength=task + 1)[1:]
@@ -145,9 +145,9 @@ def test_a_budget_of_everything_is_joint_replay_whatever_the_method(pdac, featur
     out = tmp_path / "run"
     assert pdac("train-cl", features, "-o", out, "--budget", 10_000, "--epochs", 3, *SMALL).code == 0
     expected = by_hand(features, replay=True, epochs=3)
-    for method in ("pdac", "uniform"):
+    for method in ("least-error", "uniform"):
         assert np.allclose(result(out, method)["losses"], expected, rtol=1e-6)
-    assert outcome(out, "pdac") == outcome(out, "uniform")
+    assert outcome(out, "least-error") == outcome(out, "uniform")
 
 
 @pytest.mark.parametrize("setting", ["offline", "relaxed"])
@@ -216,7 +216,7 @@ def test_runs_side_by_side_come_to_the_same(pdac, images, tmp_path):
     small = ("--width", 2, "--epochs", 1, "--budget", 20, "--dim", 3, "--components", 2, "--seeds", 2, "-q")
     for jobs in (1, 3):
         assert pdac("train-cl", images, "-o", tmp_path / str(jobs), "--jobs", jobs, *small).code == 0
-    for method in ("pdac", "uniform"):
+    for method in ("least-error", "uniform"):
         for seed in (0, 1):
             assert outcome(tmp_path / "1", method, seed) == outcome(tmp_path / "3", method, seed)
 
@@ -226,12 +226,12 @@ def test_images_are_learned(pdac, images, tmp_path):
         "train-cl", images, "-o", tmp_path / "r", "--width", 4, "--epochs", 6, "--budget", 60, "--json", *SMALL
     )
     assert found.code == 0, found.err
-    assert found.json["methods"][0]["method"] == "pdac"
+    assert found.json["methods"][0]["method"] == "least-error"
     assert min(found.json["methods"][1]["acc"]) > 60  # chance is 25, forgetting all but the last task 50
 
 
 @pytest.mark.usefixtures("few_steps")
-@pytest.mark.parametrize("method", sorted(set(METHODS) - {"pdac", "uniform"}))
+@pytest.mark.parametrize("method", sorted(set(METHODS) - {"least-error", "uniform"}))
 def test_the_other_methods_of_select_run_too(pdac, images, tmp_path, method):
     small = ("--width", 2, "--epochs", 1, "--budget", 20, "--method", method, *SMALL)
     found = pdac("train-cl", images, "-o", tmp_path / "run", *small)
@@ -348,11 +348,11 @@ def test_names_are_numbered_and_nothing_is_overwritten(pdac, features, tmp_path,
         ((), 2, "no data is given"),
         (("nowhere.h5",), 3, "not found"),
         (("FEATURES", "--method", "best"), 2, "expected one of: pdac"),
-        (("FEATURES", "--setting", "online", "--method", "pdac"), 2, "expected spdac or er"),
+        (("FEATURES", "--setting", "online", "--method", "pdac"), 2, "expected one of: spdac, er"),
         (("FEATURES", "--setting", "online", "--epochs", "2"), 2, "--epochs is more than 1"),
         (("FEATURES", "--setting", "online", "--rescore"), 2, "--rescore"),
         (("FEATURES", "--tasks", "9"), 2, "--tasks is 9 and there are 4 classes"),
-        (("FEATURES", "--dim", "40"), 2, "--dim is 40"),
+        (("FEATURES", "--method", "pdac", "--dim", "40"), 2, "--dim is 40"),
         (("FEATURES", "--lr", "0"), 2, "--lr is 0"),
         (("FEATURES", "--imbalance", "0"), 2, "--imbalance is 0"),
         (("FEATURES", "--init", "IMAGES"), 4, "no checkpoint"),
@@ -414,9 +414,11 @@ def test_a_terminated_run_goes_on_to_the_same_end(pdac, images, tmp_path, settin
     found = interrupted(14, signal.SIGTERM, "train-cl", images, "-o", tmp_path / "cut", *small)
     assert found.returncode == 6, found.stderr
     assert "add --resume to go on" in found.stderr
-    assert (tmp_path / "cut" / {"offline": "pdac", "relaxed": "spdac"}[setting] / "seed-0" / "checkpoint.pt").exists()
+    assert (
+        tmp_path / "cut" / {"offline": "least-error", "relaxed": "herding"}[setting] / "seed-0" / "checkpoint.pt"
+    ).exists()
     assert pdac("train-cl", images, "-o", tmp_path / "cut", "--resume", *small).code == 0
-    for method in {"offline": ("pdac", "uniform"), "relaxed": ("spdac", "er")}[setting]:
+    for method in {"offline": ("least-error", "uniform"), "relaxed": ("herding", "er")}[setting]:
         assert outcome(tmp_path / "cut", method) == outcome(tmp_path / "whole", method)
         names = [f"{method}/seed-0/buffer-{task}.json" for task in (1, 2)]
         assert all((tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes() for name in names)
@@ -431,7 +433,7 @@ def test_a_killed_run_goes_on_to_the_same_end(pdac, images, tmp_path, setting, s
     found = interrupted(steps, signal.SIGKILL, "train-cl", images, "-o", tmp_path / "cut", *small)
     assert found.returncode == -signal.SIGKILL
     assert pdac("train-cl", images, "-o", tmp_path / "cut", "--resume", *small).code == 0
-    for method in {"offline": ("pdac", "uniform"), "relaxed": ("spdac", "er")}[setting]:
+    for method in {"offline": ("least-error", "uniform"), "relaxed": ("herding", "er")}[setting]:
         assert outcome(tmp_path / "cut", method) == outcome(tmp_path / "whole", method)
     assert not list((tmp_path / "cut").rglob("*.tmp"))
 

@@ -18,6 +18,7 @@ def feed(stream, h, y, first, last):
 
 
 def begin(**options):
+    options.setdefault("method", StreamMethod.SPDAC)
     density = StreamDensityOptions(dim=3, components=2, step_rows=30, solver=options.pop("solver", StreamSolver.WARM))
     return Stream.begin(StreamOptions(InputOptions(), 20, Path("b.json"), density=density, **options), 10)
 
