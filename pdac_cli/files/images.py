@@ -105,9 +105,9 @@ def _labels(
     coding = find_coding([column], [names], ignore=None)
     raw = column.read(0, column.rows)[rows]
     if not column.text and raw.min() < 0:
-        row = int(rows[np.argmax(raw < 0)])
+        row, key = int(rows[np.argmax(raw < 0)]), _find(container, LABEL_NAMES, "labels")
         raise DataError(
-            f"{container.path}: {_find(container, LABEL_NAMES, 'labels')!r} is {raw.min()} in row {row:,}; expected 0 or more; "
+            f"{container.path}: {key!r} is {raw.min()} in row {row:,}; expected 0 or more; "
             "give images without a class a number of their own"
         )
     return column.encode(raw, rows, coding), coding.names
