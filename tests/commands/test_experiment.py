@@ -306,7 +306,7 @@ PAPER = {  # data sets × combinations × methods × seeds, as the paper has the
 @pytest.mark.parametrize("scale", Scale)
 @pytest.mark.parametrize("name", sorted(PAPER))
 def test_presets_are_the_papers_runs_by_its_printed_rule(name, scale):
-    assert preset_names() == sorted(PAPER)
+    assert set(PAPER) <= set(preset_names())
     options = ExperimentOptions(preset=name, scale=scale, seeds=3, data=dict.fromkeys(["cifar10", "cifar100"], "x"))
     definition = load(options)
     if "tinyimagenet" in definition.data:
@@ -380,7 +380,7 @@ def test_figures_are_drawn_and_log_likelihoods_never_fall(pdac, definition, tmp_
 def test_the_presets_are_listed_and_a_plan_runs_nothing(pdac, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     listed = pdac("experiment", "--list")
-    assert [line.split()[0] for line in listed.out.splitlines()] == sorted(PAPER)
+    assert set(PAPER) <= {line.split()[0] for line in listed.out.splitlines()}
     plan = pdac("experiment", "--preset", "table5", "--scale", "small", "--plan", "--set", "width=2")
     assert plan.code == 0, plan.err
     assert "20 runs, about" in plan.out
