@@ -40,7 +40,20 @@ from pdac_cli.options.fit import FitOptions
 from pdac_cli.options.select import SelectOptions
 from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions
 from pdac_cli.options.stream import StreamDensityOptions, StreamOptions
-from tests.bad_inputs import BARE, COMMANDS, FITTERS, PRINTERS, SELECT, WRITERS, Case, During, Make, f, features
+from tests.bad_inputs import (
+    BARE,
+    COMMANDS,
+    FITTERS,
+    PRINTERS,
+    READERS,
+    SELECT,
+    WRITERS,
+    Case,
+    During,
+    Make,
+    f,
+    features,
+)
 from tests.bad_inputs.learning import NETWORKS, SHARDS
 from tests.files.test_bad_features import (
     FILES,
@@ -165,9 +178,12 @@ def npy(folder: Path) -> None:
     np.save(folder / "labels.npy", Y)
 
 
+FILES_ONLY = tuple(verb for verb in READERS if verb != "train-cl")  # which takes a folder for one of images
+WHOLE = tuple(verb for verb in FILES_ONLY if verb != "stream")  # read all files as one set of rows, and more than once
+
 # The library's own table; what it says of one chunk or of logits, which these commands do not read, is its own.
 REFUSED_FILES = [
-    Case(f"file: {name}", error.exit_code, words, f(make))
+    Case(f"file: {name}", error.exit_code, words, f(make), verbs=READERS if name != "folder" else FILES_ONLY)
     for name, (make, error, words) in FILES.items()
     if name not in ("damaged chunk", "NaN logits")
 ]
@@ -221,7 +237,8 @@ OTHER_FILES = [
          limits={resource.RLIMIT_AS: 2**32}, verbs=("uniform",)),
     Case("terabytes to group", 5, r"scratch file needs 137,4[\d,]+ bytes and .* has 17,179,869,184 free; .*TMPDIR",
          declared(2**20, 2**15, 0, 0), "--memory 64M -q", verbs=("fit",), during=small_disk),
-    Case("replaced during the run", 3, "f.h5: changed during the run", during=replaced_meanwhile),
+    Case("replaced during the run", 3, "f.h5: changed during the run", verbs=WHOLE,
+         during=replaced_meanwhile),
 ]  # fmt: skip
 
 # -- Values -----------------------------------------------------------------------------------------------------------
@@ -236,7 +253,7 @@ VALUES = [
          "--drop-nonfinite"),
     Case("all rows bad", 3, "no usable row is left", features(H * np.nan), "--drop-nonfinite"),
     Case("bad row of the second file", 3, r"g.h5: .*row 56 \(row 6 of this file\)",
-         lambda p: (put(p / "f.h5"), put(p / "g.h5", with_value(H, 6, np.inf))), "g.h5"),
+         lambda p: (put(p / "f.h5"), put(p / "g.h5", with_value(H, 6, np.inf))), "g.h5", WHOLE),
     Case("negative labels ignored", 0, "note: 10 of 50 rows with label -1 left out",
          features(y=np.where(Y == 3, -1, Y)), "--ignore-label -1"),
     Case("other negative labels", 3, "'labels' is -2 in row 3; .*--ignore-label", features(y=np.where(Y == 3, -2, Y)),

@@ -13,7 +13,7 @@ import numpy as np
 
 from pdac_cli.commands.choose import NamedSource, choose
 from pdac_cli.commands.head import head_source
-from pdac_cli.commands.input import open_input
+from pdac_cli.commands.input import open_input, tell_left_out
 from pdac_cli.commands.measure import Measures, Yardstick, yardstick
 from pdac_cli.commands.offering import has_logits
 from pdac_cli.console import Console, table
@@ -151,6 +151,7 @@ def bench(options: CompareOptions, console: Console) -> Iterator[Bench]:
         fitted = _selection(options, "pdac", 1, options.seed)
         measures = stack.enter_context(yardstick(source, classes, test, fitted, console))
         yield Bench(offered, classes, measures, test.n if test else None, options, console, names, notes)
+        tell_left_out(source, options.input, console)
         source.check_unchanged()
 
 

@@ -16,7 +16,7 @@ from pdac_cli.console import Console, table
 from pdac_cli.density.blocks import Array
 from pdac_cli.density.streaming import to_model
 from pdac_cli.engine.resources import one_blas_thread
-from pdac_cli.errors import UsageError
+from pdac_cli.errors import DataError, UsageError
 from pdac_cli.files.atomic import check_output
 from pdac_cli.files.features import open_features
 from pdac_cli.files.follow import features_when_there
@@ -96,6 +96,8 @@ def _run(options: StreamOptions, console: Console) -> StreamSummary:
                 running.travel(legs, report, stopping)
             seconds = report.seconds
             console.detail(f"{running.stream.buffer.seen - before:,} rows in {seconds:.2f} s")
+            if not running.stream.buffer.seen:
+                raise DataError("no usable row is left; expected at least one in these files; see --ignore-label")
             if legs or not resumed:
                 running.save()
             _warn(running, options, console)
@@ -148,6 +150,11 @@ def _look(options: StreamOptions, resumed: bool, console: Console) -> tuple[tupl
 
 def _warn(running: Run, options: StreamOptions, console: Console) -> None:
     stream = running.stream
+    read = f"of {sum(place.rows for place in running.places):,} rows"
+    if running.dropped:
+        console.warn(f"{running.dropped:,} {read} with NaN or infinity left out")
+    if running.ignored:
+        console.note(f"note: {running.ignored:,} {read} with label {options.input.ignore_label} left out")
     if options.budget > stream.buffer.seen:
         seen = f"there are {stream.buffer.seen:,} usable rows"
         console.warn(f"--budget is {options.budget:,} and {seen}; all are kept")

@@ -82,6 +82,7 @@ def _read_features(paths: tuple[str, ...], console: Console) -> tuple[Loaded, st
         chunks = list(source.chunks(_CHUNK_ROWS))
         h, y, ids = (np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in ("h", "y", "ids"))
         loaded = load_features(h, y, ids, source.label_names)
+        source.check_unchanged()
         return loaded, source.fingerprint, source.files, source.n
 
 
