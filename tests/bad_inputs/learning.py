@@ -18,7 +18,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from pdac_cli.learning import extraction
+from pdac_cli.learning.preprocessing import Preprocessing
 from tests.bad_inputs import Case, Make
 from tests.faults.works import SAMPLE, shards
 
@@ -96,7 +96,7 @@ def no_memory(_: Path, patch: pytest.MonkeyPatch) -> AbstractContextManager[None
     def refuse(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    patch.setattr(extraction, "autocast", refuse)
+    patch.setattr(Preprocessing, "standardise", refuse)
     return nullcontext()
 
 
