@@ -87,7 +87,8 @@ EVERY_EPOCH = {"pdac_cli.learning.loop._SAVE_SECONDS": 0.0}
 EXTRACT = "extract --checkpoint c.pt --data i.h5 -o out.h5 --batch-size 10 --jobs 1 -q"
 STREAM = f"stream f.h5 --budget 40 -o out.json --state s.h5 --model m.h5 --trace t.csv --state-every 96 {SMALL}"
 TRAIN = f"train-cl f.h5 --tasks 3 --seeds 1 --budget 30 -o run --jobs 1 {SMALL}"
-OFFLINE, ONLINE = f"{TRAIN} --epochs 2", f"{TRAIN} --setting online"
+OFFLINE = f"{TRAIN} --epochs 2 --method pdac --method uniform"
+ONLINE = f"{TRAIN} --setting online --method spdac --method er"
 GOES_ON = {2: 6, 15: 6}
 
 WORKS: dict[str, Work] = {
