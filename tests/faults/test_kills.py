@@ -25,10 +25,13 @@ class Trial:
         self._inputs = work.prepare(folder / "inputs")
         self._number = itertools.count()
         self.before = contents(self._inputs)
-        whole = self.fresh()
-        first = self.run(whole)
-        assert first.code == 0, first.err
-        self.seconds, self.expected = first.seconds, steady(contents(whole))
+        seconds = []
+        for _ in range(3):  # the first one may find nothing in the caches
+            whole = self.fresh()
+            ended = self.run(whole)
+            assert ended.code == 0, ended.err
+            seconds.append(ended.seconds)
+        self.seconds, self.expected = sorted(seconds)[1], steady(contents(whole))
 
     def fresh(self) -> Path:
         """Return a new folder to run in."""
