@@ -18,6 +18,7 @@ from pdac_cli.commands.experiment_schema import (
     NONE,
     OPTIONS,
     RUN,
+    SETTINGS,
     STORAGE,
     TRAIN,
     value_of,
@@ -27,6 +28,7 @@ from pdac_cli.errors import UsageError
 from pdac_cli.options.compare import CompareOptions
 from pdac_cli.options.experiment import ExperimentOptions
 from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions
+from pdac_cli.options.stream import MethodOptions
 from pdac_cli.options.train_cl import LearningOptions, TrainOptions
 from pdac_cli.selection.methods import method_named
 
@@ -75,6 +77,7 @@ class Unit:
             resume=True,
             learning=LearningOptions(device=device, **_of(given, LEARNING)),
             density=DensityOptions(**_of(given, DENSITY)),
+            settings=MethodOptions(**_of(given, SETTINGS)),
             run=run,
             **_of(given, RUN),
         )

@@ -11,6 +11,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from pdac_cli.errors import UsageError
 from pdac_cli.options.compare import CompareOptions
 from pdac_cli.options.shared import DensityOptions
+from pdac_cli.options.stream import MethodOptions
 from pdac_cli.options.train_cl import LearningOptions, TrainOptions
 
 NONE = "none"  # how a definition says that an option is left out
@@ -37,12 +38,14 @@ def _hints(kind: type, left_out: Iterable[str]) -> dict[str, Hint]:
 
 DENSITY = _hints(DensityOptions, ())
 LEARNING = _hints(LearningOptions, ("init", "device"))
-_OWN = ("data", "test", "output", "methods", "seeds", "seed", "resume", "download", "learning", "density", "run")
+SETTINGS = _hints(MethodOptions, ())
+_OWN = ("data", "test", "output", "paper", "methods", "seeds", "seed", "resume", "download", "learning", "density",
+        "settings", "run")  # fmt: skip
 RUN = _hints(TrainOptions, _OWN)
 _NOT_CHOICE = ("input", "budgets", "methods", "seeds", "seed", "test", "output", "limit", "density", "run")
 CHOICE = {"budget": int, **_hints(CompareOptions, _NOT_CHOICE)}
 OPTIONS: Mapping[str, Mapping[str, Hint]] = {
-    TRAIN: {**RUN, **LEARNING, **DENSITY, "method": str},
+    TRAIN: {**RUN, **LEARNING, **DENSITY, **SETTINGS, "method": str},
     COMPARE: {**CHOICE, **DENSITY, "method": str},
     STORAGE: {"dim": int, "components": int, "features": int, "method": str},
 }
