@@ -385,3 +385,19 @@ def test_the_presets_are_listed_and_a_plan_runs_nothing(pdac, tmp_path, monkeypa
     assert plan.code == 0, plan.err
     assert "20 runs, about" in plan.out
     assert not os.listdir(tmp_path)  # noqa: PTH208
+
+
+def test_every_option_of_a_run_reaches_it(definition, tmp_path):
+    changes = {
+        "candidates": "7", "beta": "0.3", "width": "5", "ridge": "0.1", "window": "3", "flip": "false",
+        "resize": "[4, 6]",
+        "imbalance": "none", "eviction": "paper", "allocation": "balanced", "class_order": "random",
+    }  # fmt: skip
+    options = ExperimentOptions(definition, changes=changes)
+    units, _ = units_of(load(options), options)
+    found = units[0].train_options(tmp_path, "cpu", options.run)
+    assert (found.settings.candidates, found.beta, found.density.ridge, found.window) == (7, 0.3, 0.1, 3)
+    assert (found.learning.width, found.learning.resize, found.learning.flip) == (5, (4, 6), False)
+    assert (found.imbalance, found.eviction, found.allocation) == (None, Eviction.PAPER, Allocation.BALANCED)
+    assert (found.class_order, found.learning.device, found.seeds, found.resume) == ("random", "cpu", 1, True)
+    assert units[0].identity() != units[1].identity()
