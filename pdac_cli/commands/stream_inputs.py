@@ -18,6 +18,7 @@ from pdac_cli.files.state import Place
 from pdac_cli.options.shared import InputOptions
 
 _READ_BYTES = 1 << 24  # of features read at once
+_FIRST_ROWS = 256  # read to see what a file has
 
 
 @dataclass(frozen=True)
@@ -82,15 +83,15 @@ def batches(source: FeatureSet, start: int, rows: int, logits: bool = False) -> 
             yield Batch(chunk.ids[own], chunk.h[own], chunk.y[own], int(min(source.n, (k + 1) * rows)), z)
 
 
-def logits_of(source: FeatureSet, path: str, method: str) -> int:
-    """Return K, the number of logits; refuse files without them."""
+def logits_of(source: FeatureSet, path: str, method: str) -> int | None:
+    """Return K, the number of logits, None without a usable row; refuse files without logits."""
     if not source.has_logits:
         raise DataError(
             f"{path}: has no 'logits' beside its features, and --method {method} needs them; expected (n, K) of the "
             "network that made the features; extract with logits, or use another --method"
         )
-    first = next(source.chunks(1, logits=True))
-    return 0 if first.logits is None else int(first.logits.shape[1])
+    first = next(source.chunks(_FIRST_ROWS, logits=True), None)
+    return None if first is None or first.logits is None else int(first.logits.shape[1])
 
 
 def fingerprint_of_first(path: str, rows: int, options: InputOptions, growing: bool) -> str:

@@ -116,7 +116,7 @@ class Run:
     def _check_logits(self, source: FeatureSet, leg: Leg) -> None:
         """Refuse a file whose logits are not those of the stream's classes."""
         found = logits_of(source, leg.path, self.options.method.value)
-        if self.stream.logits not in (None, found):
+        if found is not None and self.stream.logits not in (None, found):
             raise DataError(
                 f"{leg.path}: has {found:,} logits, the stream has {self.stream.logits:,}; expected as many; "
                 "give files of the same network, or another --state"

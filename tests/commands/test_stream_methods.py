@@ -115,3 +115,11 @@ def test_a_state_of_another_method_or_setting_is_refused(pdac, two_tasks):
     assert pdac(*common, "aser").code == 0
     assert "begun with method aser and not er" in pdac(*common, "er").err
     assert "begun with neighbours 3 and not 5" in pdac(*common, "aser", "--neighbours", 5).err
+
+
+def test_a_file_without_a_usable_row_is_no_traceback(pdac, two_tasks):
+    with h5py.File("none.h5", "w") as file:
+        file["features"], file["labels"], file["logits"] = np.full((9, 12), np.nan), np.zeros(9, int), np.zeros((9, 3))
+    found = pdac("stream", "--budget", 5, "--method", "gss", "none.h5", "-o", "b.json", "--drop-nonfinite")
+    assert found.code == 3, found.err
+    assert len(found.err.splitlines()) <= 2
