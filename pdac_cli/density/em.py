@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,17 +20,33 @@ from pdac_cli.density.device import NUMPY, Device
 from pdac_cli.density.mixture import (
     Mixtures,
     coefficients_of,
-    e_step,
     mixtures_of,
     moments_of,
     quadratic,
+    quadratic_shape,
+    responsibilities,
     second_moments,
 )
 
 Allocate = Callable[[tuple[int, ...]], Array]  # zeros of this shape, wherever there is room
 
-PIECE = 64  # blocks, 8,192 rows: enough to hide Python's part, few enough to stay in the cache
+PIECE = 80  # blocks, 10,240 rows: enough to hide Python's part, few enough to stay in the cache
+_FACTORS = 8  # rows whose densities are multiplied before a logarithm is taken
 _KEEP = 512  # blocks, 35 MB of φ in ten dimensions: above this, φ is made anew in every step
+
+
+class Room:
+    """A thread's memory for large temporary arrays: the system need not give it anew, and clear it, for every class."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, Array] = {}
+
+    def take(self, use: str, shape: tuple[int, ...]) -> Array:
+        """Return room for double precision numbers; what was there for the same use is lost."""
+        size = prod(shape)
+        if use not in self._arrays or len(self._arrays[use]) < size:
+            self._arrays[use] = np.empty(size)
+        return self._arrays[use][:size].reshape(shape)
 
 
 @dataclass(frozen=True)
@@ -69,7 +86,13 @@ def start(blocks: Blocks, dims: Array, variance: Array, chosen: Sequence[Array],
 
 
 def expectation_maximisation(
-    blocks: Blocks, mixtures: Mixtures, ridge: Array, iterations: int, tol: float | None, device: Device = NUMPY
+    blocks: Blocks,
+    mixtures: Mixtures,
+    ridge: Array,
+    iterations: int,
+    tol: float | None,
+    device: Device = NUMPY,
+    room: Room | None = None,
 ) -> tuple[Mixtures, Array]:
     """Run EM and return the mixtures and the mean log-likelihood before each step and after the last.
 
@@ -79,7 +102,8 @@ def expectation_maximisation(
     alpha, moments = mixtures.alpha.copy(), second_moments(mixtures)
     history = np.full((len(alpha), iterations + 1), np.nan)
     active = _by_tail(blocks)
-    stacks = _stacks(blocks, active)
+    room = room or Room()
+    stacks = _stacks(blocks, active, room)
     for step in range(iterations + 1):
         theta = coefficients_of(alpha[active], moments[active], dims[active])
         sums, log_likelihood = _sweep(stacks, theta, comps, device, last=step == iterations)
@@ -88,10 +112,11 @@ def expectation_maximisation(
             going = history[active, step] - history[active, step - 1] >= tol
             if not going.all():
                 active, sums = active[going], sums[going]
-                stacks = _stacks(blocks, active)
+                stacks = _stacks(blocks, active, room)
         if step == iterations or not len(active):
             break
-        alpha[active] = sums[:, :comps, 0] / counts[active, None]
+        weights = sums[:, :comps, 0]
+        alpha[active] = weights / weights.sum(axis=1, keepdims=True)  # the rows' number but for rounding
         moments[active] = moments_of(sums, comps, dims[active], ridge[active])
     fitted = mixtures_of(alpha, moments, dims)
     # A component that is not used keeps its padding.
@@ -108,7 +133,8 @@ class _Stack:
     firsts: Array  # (S,) the first block of each piece
     rows: Array  # (S,) rows of each that are not padding
     length: int  # of each, in blocks
-    kept: list[Any] | None  # phi (S, K, n) on the device, once it is made; None where there is no room to keep it
+    room: Array  # where φ is made, for this stack alone if it is kept
+    kept: list[Any] | None  # phi (S, K, n) on the device, once it is made; None where it is made anew in every step
 
     def phi(self, device: Device) -> Any:
         """Return the quadratic features on the device: (S, K, n)."""
@@ -117,7 +143,7 @@ class _Stack:
         xi = self.xi[self.firsts[:, None] + np.arange(self.length)]  # (S, blocks, d, R)
         xi = xi.swapaxes(1, 2).reshape(len(xi), -1, self.length * ROWS)
         valid = np.arange(self.length * ROWS) < self.rows[:, None]
-        phi = quadratic(device.move(xi), device.move(valid.astype(np.float64)), device.xp)
+        phi = quadratic(device.move(xi), device.move(valid), device.move(self.room), device.xp)
         if self.kept is not None:
             self.kept.append(phi)
         return phi
@@ -128,25 +154,28 @@ def _by_tail(blocks: Blocks) -> Array:
     return np.argsort((np.diff(blocks.starts) - 1) % PIECE, kind="stable")
 
 
-def _stacks(blocks: Blocks, classes: Array) -> list[_Stack]:
+def _stacks(blocks: Blocks, classes: Array, room: Room) -> list[_Stack]:
     """Cut the classes into pieces and stack the last pieces of one length; a class's come in order."""
     starts, ends, counts = blocks.starts[classes], blocks.starts[classes + 1], blocks.counts[classes]
     keep = (ends - starts).sum() <= _KEEP
 
-    def stack(places: slice, firsts: Array, length: int) -> _Stack:
-        rows = counts[places] - (firsts - starts[places]) * ROWS
-        return _Stack(blocks.xi, places, firsts, rows, length, [] if keep else None)
+    def stack(places: slice, firsts: Array, length: int) -> None:
+        rows = np.minimum(counts[places] - (firsts - starts[places]) * ROWS, length * ROWS)
+        shape = quadratic_shape(len(firsts), blocks.xi.shape[1], length * ROWS)
+        phi = room.take(f"phi {len(stacks) if keep else 0}", shape)
+        stacks.append(_Stack(blocks.xi, places, firsts, rows, length, phi, [] if keep else None))
 
-    stacks = []
+    stacks: list[_Stack] = []
     lengths = (ends - starts - 1) % PIECE + 1
     for place, (first, end) in enumerate(zip(starts, ends - lengths, strict=True)):
-        stacks += [stack(slice(place, place + 1), np.array([at]), PIECE) for at in range(first, end, PIECE)]
+        for at in range(first, end, PIECE):
+            stack(slice(place, place + 1), np.array([at]), PIECE)
     at = 0
     for length, alike in groupby(lengths.tolist()):
         stop = at + len(list(alike))
         for place in range(at, stop, PIECE // length):
             some = slice(place, min(place + PIECE // length, stop))
-            stacks.append(stack(some, (ends - lengths)[some], length))
+            stack(some, (ends - lengths)[some], length)
         at = stop
     return stacks
 
@@ -156,8 +185,12 @@ def _sweep(stacks: Sequence[_Stack], theta: Array, comps: int, device: Device, l
     sums, log_likelihood = np.zeros_like(theta), np.zeros(len(theta))
     for stack in stacks:
         phi = stack.phi(device)
-        r, log_p = e_step(device.move(theta[stack.places]), phi, comps, device.xp, quick=not last)
-        log_likelihood[stack.places] += device.host(log_p[:, None] @ phi[:, 0, :, None])[:, 0, 0]
+        r, largest, total = responsibilities(device.move(theta[stack.places]), phi, comps, device.xp, quick=not last)
+        # One logarithm for the product of a few rows; a padding row has the factor L.
+        products = device.host(device.xp.prod(total.reshape(len(phi), _FACTORS, -1), 1)).astype(np.float64)
+        padding = stack.length * ROWS - stack.rows
+        log_likelihood[stack.places] += device.host(device.xp.sum(largest, 1)) - padding * np.log(comps)
+        log_likelihood[stack.places] += np.log(products).sum(1)
         if not last:
             sums[stack.places] += device.host(r @ phi.swapaxes(1, 2))
     return sums, log_likelihood

@@ -34,15 +34,22 @@ class Mixtures:
     dims: Array  # (C,) d_y
 
 
-def quadratic(xi: Any, valid: Any, xp: Any = np) -> Any:
-    """Return φ of each row, 0 for padding: xi (S, d, n), valid (S, n) -> (S, K, n)."""
+def quadratic(xi: Any, valid: Any, out: Any = None, xp: Any = np) -> Any:
+    """Return φ of each row, 0 for padding, in `out` if given: xi (S, d, n), valid (S, n) -> (S, K, n)."""
     dim = xi.shape[1]
-    phi = xp.concatenate([valid[:, None], xi, *(xi[:, i:] for i in range(dim))], 1)
+    phi = np.empty(quadratic_shape(*xi.shape)) if out is None else out
+    phi[:, 0] = valid
+    phi[:, 1 : 1 + dim] = xi
     at = 1 + dim
     for i in range(dim):
-        phi[:, at : at + dim - i] *= xi[:, i : i + 1]
+        xp.multiply(xi[:, i:], xi[:, i : i + 1], out=phi[:, at : at + dim - i])
         at += dim - i
     return phi
+
+
+def quadratic_shape(count: int, dim: int, rows: int) -> tuple[int, int, int]:
+    """Return φ's shape (S, K, n) for rows xi of shape (S, d, n)."""
+    return count, (dim + 1) * (dim + 2) // 2, rows
 
 
 def second_moments(mixtures: Mixtures) -> Array:
@@ -104,8 +111,14 @@ def cholesky(sigma: Array) -> Array:
         ) from None
 
 
-def e_step(theta: Any, phi: Any, comps: int, xp: Any = np, *, quick: bool = False) -> tuple[Any, Any]:
-    """Return responsibilities (6) and log p(ξ|y) (5): theta (S, L', K), phi (S, K, n) -> r (S, L', n), log_p (S, n).
+def e_step(theta: Any, phi: Any, comps: int) -> tuple[Any, Any]:
+    """Return responsibilities (6) and log p(ξ|y) (5): theta (S, L', K), phi (S, K, n) -> r (S, L', n), log_p (S, n)."""
+    r, largest, total = responsibilities(theta, phi, comps)
+    return r, largest + np.log(total)
+
+
+def responsibilities(theta: Any, phi: Any, comps: int, xp: Any = np, *, quick: bool = False) -> tuple[Any, Any, Any]:
+    """Return r (S, L', n) and, with log p = largest + log total, largest and total (S, n); total is L for padding.
 
     Only the first `comps` of the L' components are components; the others get responsibility 0.  `quick` takes the
     exponential in single precision: relative errors of 1e-7 in r, which the sums of the M-step average out.
@@ -116,14 +129,15 @@ def e_step(theta: Any, phi: Any, comps: int, xp: Any = np, *, quick: bool = Fals
     used -= largest[:, None]
     if quick and xp is np:  # NumPy has no vectorised exponential in double precision before AVX-512
         small = used.astype(np.float32)
-        used[...] = np.exp(small, out=small)
+        np.exp(small, out=small)
+        total = small.sum(1)
+        small /= total[:, None]
+        used[...] = small
     else:
         xp.exp(used, out=used)
-    total = xp.sum(used, 1)
-    used /= total[:, None]
-    r[:, comps:] = 0
-    largest += xp.log(total)
-    return r, largest
+        total = xp.sum(used, 1)
+        used /= total[:, None]
+    return r, largest, total
 
 
 def m_step(sums: Array, comps: int, dims: Array, counts: Array, ridge: Array) -> Mixtures:

@@ -9,7 +9,7 @@ import numpy as np
 
 from pdac_cli.density.blocks import ROWS, Array, ClassRows, segments
 from pdac_cli.density.device import NUMPY, Device
-from pdac_cli.density.em import Allocate, empty_blocks, expectation_maximisation, fill, start
+from pdac_cli.density.em import Allocate, Room, empty_blocks, expectation_maximisation, fill, start
 from pdac_cli.density.mixture import Mixtures, cholesky, coefficients, e_step, quadratic
 from pdac_cli.density.projection import Projection, fit_projection, project, project_centred
 from pdac_cli.options.shared import DensityOptions
@@ -56,6 +56,7 @@ def fit_classes(
     seed: int,
     device: Device = NUMPY,
     allocate: Allocate = np.zeros,
+    room: Room | None = None,
 ) -> Model:
     """Fit the classes, in the order given; a class's answer depends on its own rows alone."""
     projections: list[Projection] = []
@@ -77,6 +78,7 @@ def fit_classes(
         options.iterations,
         options.tol,
         device,
+        room,
     )
     W = np.zeros((len(classes), classes[0].dim, options.dim), projections[0].W.dtype)
     for c, p in enumerate(projections):

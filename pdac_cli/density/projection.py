@@ -51,8 +51,6 @@ def fit_projection(rows: ClassRows, dim: int, solver: Solver, device: Device = N
     """Return the class's mean and top `dim` directions, Eqs. (1)–(3), fewer where its rank is lower; and its rows."""
     dtype = np.dtype(np.float64) if solver is Solver.EXACT else work_dtype(rows.dtype)
     centred = Centred(rows, dtype)
-    if centred.constant:
-        return Projection(centred.mean, np.zeros((rows.dim, 0), dtype), np.zeros(0), centred.unit), centred
     variance, W = _top_directions(centred, dim, solver, device)
     keep = variance > variance[:1] * (4 * np.sqrt(rows.dim) * np.finfo(dtype).eps)  # above rounding noise
     projection = Projection(centred.mean, fix_signs(W[:, keep]), variance[keep].astype(np.float64), centred.unit)
@@ -131,22 +129,32 @@ class Centred:
         self._kept = self._read(0, rows.count) if rows.count * rows.dim <= _KEEP else None
         mean = self._mean(self._raw())
         self.mean: Array = mean.astype(dtype)
+        self._size = float(mean @ mean)
         if self._kept is not None:
             _centre(self._kept[: rows.count], self.mean, self.unit)
-        squares = self._squares()
-        size = float(mean @ mean)
+
+    def changed(self, squares: float) -> bool:
+        """Given the mean square distance from the mean, choose unit and mean anew if need be; say if that was so."""
         # Where squares leave the safe range or are no more than rounding, look at the values themselves.
-        if not max(_SMALL, 1e-10 * size) < squares < _LARGE:
+        looked = not max(_SMALL, 1e-10 * self._size) < squares < _LARGE
+        if looked:
             self._look()
-            squares = self._squares()
+            squares = self.squares()
         # Where the mean is far above the extent, the centred rows' mean is not yet zero.
-        if size * _FAR > squares * self.unit * self.unit:
+        far = self._size * _FAR > squares * self.unit * self.unit
+        if far:
             self._correct()
+        return looked or far
 
     @property
-    def whole(self) -> Array | None:
-        """All rows at once, where the class is small: (n, D)."""
-        return None if self._kept is None else self._kept[: self.rows.count]
+    def small(self) -> bool:
+        """Whether all rows are in memory."""
+        return self._kept is not None
+
+    def together(self) -> Array:
+        """Return all rows at once: (n, D)."""
+        kept = np.concatenate([part for _, part in self]) if self._kept is None else self._kept
+        return kept[: self.rows.count]
 
     def __iter__(self) -> Iterator[tuple[int, Array]]:
         """Yield each segment's first row and its rows, filled up with zeros to whole blocks."""
@@ -175,7 +183,7 @@ class Centred:
             mean += np.full(len(part), 1 / self.rows.count, self.dtype) @ part
         return mean
 
-    def _squares(self) -> float:
+    def squares(self) -> float:
         """Return the mean square distance from the mean."""
         with np.errstate(over="ignore"):
             return sum(float(np.vdot(part, part)) for _, part in self) / self.rows.count
@@ -221,25 +229,38 @@ def _centre(h: Array, mean: Array, unit: float) -> None:
 
 def _top_directions(centred: Centred, dim: int, solver: Solver, device: Device) -> tuple[Array, Array]:
     """Return the largest eigenvalues of the covariance (2), in units of unit², and their eigenvectors (3)."""
-    count, features, whole = centred.rows.count, len(centred.mean), centred.whole
-    if solver is Solver.FAST and min(count, features) ** 2 > _SQUARE:
+    count, features = centred.rows.count, len(centred.mean)
+    formed = solver is Solver.EXACT or min(count, features) ** 2 <= _SQUARE
+    products = _products(centred, device) if formed else None
+    if centred.changed(centred.squares() if products is None else float(products.trace()) / count) and formed:
+        products = _products(centred, device)
+    if centred.constant:
+        return np.zeros(0), np.zeros((features, 0), centred.dtype)
+    if products is None:
         return _lanczos(_Covariance(centred), dim)
-    if count < features:  # the n × n Gram matrix has the same non-zero eigenvalues and is smaller
-        rows = device.move(np.concatenate([part for _, part in centred])[:count] if whole is None else whole)
-        values, U = _eigenvectors(rows @ rows.T, min(dim, count), solver, device)
-        W = device.host(rows.T @ device.move(U))
+    values, W = _eigenvectors(products, min(dim, count, features), solver, device)
+    if count < features:
+        W = centred.together().T @ W
         norms = np.linalg.norm(W, axis=0)
-        return values / count, W / np.where(norms > 0, norms, 1)
-    if whole is not None:
-        rows = device.move(whole)
-        scatter = rows.T @ rows
-    else:
-        scatter = device.move(np.zeros((features, features), centred.dtype))
+        W /= np.where(norms > 0, norms, 1)
+    return values / count, W
+
+
+def _products(centred: Centred, device: Device) -> Any:
+    """Return the n × n products of the rows, or the D × D ones of the features, whichever are fewer.
+
+    They have the same non-zero eigenvalues, n times the covariance's.
+    """
+    count, features = centred.rows.count, len(centred.mean)
+    with np.errstate(over="ignore", invalid="ignore"):  # see `Centred.changed`
+        if centred.small or count < features:
+            rows = device.move(centred.together())
+            return rows @ rows.T if count < features else rows.T @ rows
+        products = device.move(np.zeros((features, features), centred.dtype))
         for _, part in centred:
             moved = device.move(part)
-            scatter += moved.T @ moved
-    values, W = _eigenvectors(scatter, min(dim, features), solver, device)
-    return values / count, W
+            products += moved.T @ moved
+        return products
 
 
 def _eigenvectors(A: Any, count: int, solver: Solver, device: Device) -> tuple[Array, Array]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import local
 
 import numpy as np
 
-from pdac_cli.density.blocks import SEGMENT_ROWS, Array
+from pdac_cli.density.blocks import ROWS, Array
 from pdac_cli.density.device import NUMPY, Device
+from pdac_cli.density.em import PIECE, Room
 from pdac_cli.density.model import Model, Scorer, fit_classes, merge_models
 from pdac_cli.engine.grouping import GroupedRows
 from pdac_cli.engine.resources import one_blas_thread
@@ -17,7 +19,7 @@ from pdac_cli.engine.scratch import allocator
 from pdac_cli.engine.source import Plan, Tick, ignore
 from pdac_cli.options.shared import DensityOptions
 
-_GROUP_ROWS = 4 * SEGMENT_ROWS  # classes are worked on together up to this many rows: enough to hide Python's part
+_GROUP_ROWS = PIECE * ROWS  # classes are worked on together up to this many rows
 
 
 @dataclass(frozen=True)
@@ -40,14 +42,16 @@ def fit(
     """Fit the projected Gaussian mixture of every class, Eqs. (1)–(8)."""
 
     def work(group: Sequence[GroupedRows]) -> Model:
-        model = fit_classes(group, options, seed, device, allocate)
+        room: Room = rooms.__dict__.setdefault("own", Room())
+        model = fit_classes(group, options, seed, device, allocate, room)
         tick(sum(rows.count for rows in group))
         return model
 
+    rooms = local()
     allocate = allocator(plan.memory // 8 // plan.jobs)
     with one_blas_thread(), ThreadPoolExecutor(plan.jobs) as pool:
         # The largest groups go first, so that none is left over for one thread at the end.
-        groups = sorted(_groups(stored), key=lambda group: -sum(rows.count for rows in group))
+        groups = sorted(_groups(stored, plan.jobs), key=lambda group: -sum(rows.count for rows in group))
         return merge_models(list(pool.map(work, groups)))
 
 
@@ -74,14 +78,15 @@ def score(stored: Sequence[GroupedRows], model: Model, plan: Plan, tick: Tick = 
             yield from pool.map(work, pieces[at : at + 64])
 
 
-def _groups(stored: Sequence[GroupedRows]) -> list[list[GroupedRows]]:
-    """Put classes together until a group has enough rows."""
+def _groups(stored: Sequence[GroupedRows], jobs: int) -> list[list[GroupedRows]]:
+    """Put classes together until a group has enough rows, or a thread its share of all rows."""
     groups: list[list[GroupedRows]] = [[]]
-    size = 0
+    total, done, share, size = sum(rows.count for rows in stored), 0, 0, 0
     for rows in stored:
-        if groups[-1] and size + rows.count > _GROUP_ROWS:
+        if groups[-1] and (size + rows.count > _GROUP_ROWS or done * jobs // total > share):
             groups.append([])
-            size = 0
+            share, size = done * jobs // total, 0
         groups[-1].append(rows)
         size += rows.count
+        done += rows.count
     return groups

@@ -6,6 +6,7 @@ from scipy.stats import multivariate_normal
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
+from pdac_cli.density import em
 from pdac_cli.density.blocks import ROWS
 from pdac_cli.density.em import empty_blocks, expectation_maximisation, fill, start
 from pdac_cli.density.mixture import cholesky
@@ -74,7 +75,10 @@ def test_one_component_is_the_closed_form():
     np.testing.assert_allclose(history[0, -1], expected, rtol=1e-10)
 
 
-def test_classes_together_are_bit_for_bit_the_classes_alone():
+@pytest.mark.parametrize(("piece", "keep"), [(em.PIECE, em._KEEP), (8, em._KEEP), (8, 1)])
+def test_classes_together_are_bit_for_bit_the_classes_alone(piece, keep, monkeypatch):
+    monkeypatch.setattr(em, "PIECE", piece)
+    monkeypatch.setattr(em, "_KEEP", keep)
     classes = [clustered(n, d, 3, seed=n) for n, d in [(5, 2), (128, 3), (3000, 3), (1, 1), (777, 3)]]
     together, history = fit(classes, 4, 6, dim=3)
     for c, xi in enumerate(classes):
@@ -82,6 +86,23 @@ def test_classes_together_are_bit_for_bit_the_classes_alone():
         for name in ("alpha", "mu", "sigma"):
             np.testing.assert_array_equal(getattr(together, name)[c], getattr(alone, name)[0])
         np.testing.assert_array_equal(history[c], alone_history[0])
+
+
+def test_pieces_change_nothing_but_rounding(monkeypatch):
+    classes = [clustered(n, 3, 3, seed=n) for n in (2500, 700, 1030)]
+    whole, history = fit(classes, 4, 6)
+    monkeypatch.setattr(em, "PIECE", 8)
+    pieces, pieces_history = fit(classes, 4, 6)
+    np.testing.assert_allclose(pieces.sigma, whole.sigma, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(pieces_history, history, rtol=1e-7)
+
+
+def test_room_is_used_again_where_it_is_large_enough():
+    room = em.Room()
+    first = room.take("phi", (3, 4))
+    assert np.shares_memory(first, room.take("phi", (2, 5)))
+    assert not np.shares_memory(first, room.take("other", (3, 4)))
+    assert room.take("phi", (5, 5)).shape == (5, 5)
 
 
 def test_tolerance_stops_each_class_for_itself():

@@ -1,4 +1,4 @@
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pytest
@@ -37,6 +37,47 @@ def test_grouped_rows_are_each_classs_in_order(source, in_memory, chunk_rows):
             np.testing.assert_array_equal(rows.read(0, rows.count), expected)
             np.testing.assert_array_equal(rows.read(rows.count // 2, rows.count), expected[rows.count // 2 :])
             np.testing.assert_array_equal(rows.ids(0, rows.count), np.flatnonzero(source.y == rows.label))
+
+
+@dataclass
+class Chunked:
+    """The rows of a source in chunks alone, as a file gives them."""
+
+    source: ArraySource
+
+    def __post_init__(self):
+        self.n, self.dim, self.dtype = self.source.n, self.source.dim, self.source.dtype
+        self.chunks, self.label_chunks, self.y = self.source.chunks, self.source.label_chunks, self.source.y
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_rows_taken_from_where_they_are_are_those_that_are_copied(source, dtype, order):
+    source = ArraySource(np.asarray(source.h, dtype, order=order), source.y)
+    with (
+        grouping.grouped(source, classes_of(source), PLAN) as taken,
+        grouping.grouped(Chunked(source), classes_of(source), PLAN) as copied,
+        grouping.grouped(source, classes_of(source), replace(PLAN, in_memory=False)) as scratch_rows,
+    ):
+        for kinds in zip(taken, copied, scratch_rows, strict=True):
+            assert [type(rows).__name__ for rows in kinds] == ["TakenRows", "StoredRows", "ScratchRows"]
+            start, stop = kinds[0].count // 3, kinds[0].count
+            outs = [np.empty((stop - start, 20), np.float32) for _ in kinds]
+            for rows, out in zip(kinds, outs, strict=True):
+                rows.read_into(start, out)
+                np.testing.assert_array_equal(out, rows.read(start, stop).astype("f4"))
+                np.testing.assert_array_equal(out, outs[0])
+                np.testing.assert_array_equal(rows.ids(start, stop), kinds[0].ids(start, stop))
+
+
+def test_groups_are_equal_shares_of_at_most_some_rows():
+    stored = [grouping.StoredRows(c, np.zeros((4000, 1)), np.zeros(4000, int)) for c in range(10)]
+    for jobs in (1, 2, 3, 20):
+        groups = local._groups(stored, jobs)
+        assert [rows.label for group in groups for rows in group] == list(range(10))
+        assert max(map(len, groups)) <= 2
+    assert [len(group) for group in local._groups(stored, 2)] == [2, 2, 1, 2, 2, 1]
+    assert len(local._groups(stored, 20)) == 10
 
 
 def fit(source, plan=PLAN, tick=ignore, **options):
@@ -94,6 +135,8 @@ def test_classes_are_counted_in_any_chunks(source):
     counted = count_classes(source, PLAN, InputOptions())
     np.testing.assert_array_equal(counted.labels, [2, 3, 7, 40])
     np.testing.assert_array_equal(counted.counts, [1, 150, 900, 2400])
+    np.testing.assert_array_equal(counted.codes(np.array([40, 2, 3])), [3, 0, 1])
+    np.testing.assert_array_equal(Classes(np.arange(5, 9), np.ones(4)).codes(np.array([8, 5], np.int16)), [3, 0])
     with pytest.raises(DataError, match="no usable row"):
         count_classes(ArraySource(source.h[:0], source.y[:0]), PLAN, InputOptions())
 
