@@ -22,6 +22,7 @@ from pdac_cli.cli.shared import (
     Json,
     LabelsKey,
     Memory,
+    Normalize,
     Quiet,
     Ridge,
     Seed,
@@ -67,6 +68,7 @@ def compare(
     components: Components = DensityOptions.components,
     iterations: Iterations = DensityOptions.iterations,
     ridge: Ridge = DensityOptions.ridge,
+    normalize: Normalize = DensityOptions.normalize,
     features_key: FeaturesKey = InputOptions.features_key,
     labels_key: LabelsKey = InputOptions.labels_key,
     drop_nonfinite: DropNonfinite = InputOptions.drop_nonfinite,
@@ -94,7 +96,7 @@ def compare(
         temperature,
         head,
         limit,
-        DensityOptions(dim, components, iterations, ridge),
+        DensityOptions(dim, components, iterations, ridge, normalize=normalize),
         RunOptions(parse_bytes(memory), jobs, None, quiet, verbose, as_json, force),
     )
     from pdac_cli.commands.compare import run

@@ -23,6 +23,7 @@ from pdac_cli.cli.shared import (
     Json,
     LabelsKey,
     Memory,
+    Normalize,
     Quiet,
     Ridge,
     Seed,
@@ -45,6 +46,7 @@ def fit(
     ridge: Ridge = DensityOptions.ridge,
     tol: Tol = DensityOptions.tol,
     solver: SolverOption = DensityOptions.solver,
+    normalize: Normalize = DensityOptions.normalize,
     features_key: FeaturesKey = InputOptions.features_key,
     labels_key: LabelsKey = InputOptions.labels_key,
     drop_nonfinite: DropNonfinite = InputOptions.drop_nonfinite,
@@ -64,7 +66,7 @@ def fit(
     options = FitOptions(
         InputOptions(tuple(files), features_key, labels_key, drop_nonfinite, ignore_label, allow_external, chunk_rows),
         output,
-        DensityOptions(dim, components, iterations, ridge, tol, solver),
+        DensityOptions(dim, components, iterations, ridge, tol, solver, normalize),
         RunOptions(parse_bytes(memory), jobs, device, quiet, verbose, as_json, force),
         seed,
     )

@@ -23,6 +23,7 @@ from pdac_cli.cli.shared import (
     Json,
     LabelsKey,
     Memory,
+    Normalize,
     Quiet,
     Ridge,
     Rule,
@@ -41,7 +42,8 @@ from pdac_cli.selection.names import method_lines
 
 # Given without --method, these mean the paper's: no other method has them.
 _OF_PDAC = (
-    "model", "temperature", "eviction", "dim", "components", "iterations", "ridge", "tol", "solver", "device"
+    "model", "temperature", "eviction", "dim", "components", "iterations", "ridge", "tol", "solver", "normalize",
+    "device",
 )  # fmt: skip
 
 
@@ -98,6 +100,7 @@ def select(
     ridge: Ridge = DensityOptions.ridge,
     tol: Tol = DensityOptions.tol,
     solver: SolverOption = DensityOptions.solver,
+    normalize: Normalize = DensityOptions.normalize,
     features_key: FeaturesKey = InputOptions.features_key,
     labels_key: LabelsKey = InputOptions.labels_key,
     drop_nonfinite: DropNonfinite = InputOptions.drop_nonfinite,
@@ -126,7 +129,7 @@ def select(
         task,
         eviction,
         strict,
-        DensityOptions(dim, components, iterations, ridge, tol, solver),
+        DensityOptions(dim, components, iterations, ridge, tol, solver, normalize),
         RunOptions(parse_bytes(memory), jobs, device, quiet, verbose, as_json, force),
         seed,
         head,

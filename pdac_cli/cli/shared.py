@@ -30,6 +30,9 @@ Components = Annotated[int, typer.Option(help="Gaussian components L per class."
 Iterations = Annotated[int, typer.Option(help="EM steps G.")]
 Ridge = Annotated[float, typer.Option(help="Added to each covariance, times the class's mean projected variance.")]
 Tol = Annotated[float | None, typer.Option(help="Stop a class's EM when a step gains less than this. Off by default.")]
+Normalize = Annotated[
+    bool, typer.Option("--normalize", help="Divide rows by their length before the density is estimated.")
+]
 SolverOption = Annotated[Solver, typer.Option(help="How the projection is found.")]
 Candidates = Annotated[int, typer.Option(help="er-mir, aser: stored rows drawn to choose from.")]
 Neighbours = Annotated[int, typer.Option(help="aser: nearest neighbours K of its values.")]

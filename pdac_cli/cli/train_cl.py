@@ -17,6 +17,7 @@ from pdac_cli.cli.shared import (
     Jobs,
     Json,
     Neighbours,
+    Normalize,
     Quiet,
     Ridge,
     Seed,
@@ -155,6 +156,7 @@ def train_cl(
     components: Components = DensityOptions.components,
     iterations: Iterations = DensityOptions.iterations,
     ridge: Ridge = DensityOptions.ridge,
+    normalize: Normalize = DensityOptions.normalize,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = LearningOptions.device,
     amp: Annotated[Amp, typer.Option(help="Mixed precision on a GPU.")] = LearningOptions.amp,
     channels_last: Annotated[
@@ -209,7 +211,7 @@ def train_cl(
             epochs, lr, batch, replay_batch, width, hidden, pad, flip, parse_size("--resize", resize), init, device,
             amp, channels_last,
         ),
-        density=DensityOptions(dim, components, iterations, ridge),
+        density=DensityOptions(dim, components, iterations, ridge, normalize=normalize),
         settings=MethodOptions(candidates, neighbours, gradient_batches),
         run=run_options,
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -17,10 +17,11 @@ from pdac_cli.density.model import Model
 from pdac_cli.engine import local
 from pdac_cli.engine.resources import one_blas_thread
 from pdac_cli.engine.source import Classes, Plan, count_classes, make_plan
+from pdac_cli.engine.unit import measured_rows
 from pdac_cli.errors import DataError
 from pdac_cli.files import index as index_files
 from pdac_cli.files.index import Index
-from pdac_cli.files.model import check_fits, read_model
+from pdac_cli.files.model import StoredModel, check_fits, read_model
 from pdac_cli.options.select import Allocation, SelectOptions
 from pdac_cli.selection.methods import Answer, Method, Offer, Request, method_named
 from pdac_cli.selection.rows import Reference
@@ -56,9 +57,12 @@ def choose(
     _check_logits(source, method, options)
     classes = count_classes(source, plan, options.input)
     given = _given_model(source, classes, options) if method.needs_density else None
+    if given is not None:  # rows are scored as they were fitted
+        normalize = bool(given.options.get("normalize", False))
+        options = replace(options, density=replace(options.density, normalize=normalize))
     room = make_room(before, options, method.evict, allocation, source.fingerprint, int(classes.counts.sum()))
     _warn_of_budget(options, classes, room, console)
-    rows = _rows(source, classes, method, given, options, plan, console)
+    rows = _rows(source, classes, method, given.model if given else None, options, plan, console)
     if method.uses_stored and reference is None and before is not None:
         reference = stored_rows(rows.source, rows.logits, before, options, console)
     with one_blas_thread(), console.progress(f"selecting by {options.method}", room.budget) as tick:
@@ -110,11 +114,12 @@ def densities(
     source: NamedSource, classes: Classes, given: Model | None, options: SelectOptions, console: Console
 ) -> Iterator[Offer]:
     """Yield all rows with their densities, fitted first unless given."""
-    plan = make_plan(source, options.input, options.run)
+    rows = measured_rows(source, options.density.normalize)
+    plan = make_plan(rows, options.input, options.run)
     device = device_of(options.run)
     if given is None:
-        announce_plan(source, classes, options.density, plan, device, console)
-    with grouped_rows(source, classes, plan, console) as stored:
+        announce_plan(rows, classes, options.density, plan, device, console)
+    with grouped_rows(rows, classes, plan, console) as stored:
         model = given or fit_model(stored, options.density, options.seed, plan, device, console)
         with console.progress("scoring", int(classes.counts.sum())) as tick:
             for scored in local.score(stored, model, plan, tick):
@@ -129,14 +134,14 @@ def _check_logits(source: NamedSource, method: Method, options: SelectOptions) -
         )
 
 
-def _given_model(source: NamedSource, classes: Classes, options: SelectOptions) -> Model | None:
+def _given_model(source: NamedSource, classes: Classes, options: SelectOptions) -> StoredModel | None:
     """Return the model the user gave, if any; check what can be checked before the rows are read."""
     if options.model is None:
         check_dim(options.density, source)
         return None
     given = read_model(options.model)
     check_fits(given, options.model, source.dim, classes.labels, source.label_names)
-    return given.model
+    return given
 
 
 def _index(

@@ -16,6 +16,7 @@ from pdac_cli.engine import local
 from pdac_cli.engine.estimate import WORTH_ESTIMATING, fit_seconds
 from pdac_cli.engine.grouping import GroupedRows, grouped
 from pdac_cli.engine.source import Classes, Plan, Source, count_classes, make_plan
+from pdac_cli.engine.unit import measured_rows
 from pdac_cli.errors import UsageError
 from pdac_cli.files.atomic import check_output
 from pdac_cli.files.model import StoredModel, write_model
@@ -52,13 +53,14 @@ def run(options: FitOptions) -> FitSummary:
     console = Console.of(options.run)
     with open_input(options.input, console) as source:
         check_output(options.output, source.paths, options.run.force)
-        plan = make_plan(source, options.input, options.run)
+        rows = measured_rows(source, options.density.normalize)
+        plan = make_plan(rows, options.input, options.run)
         check_dim(options.density, source)
         device = device_of(options.run)
         classes = count_classes(source, plan, options.input)
         tell_left_out(source, options.input, console)
-        announce_plan(source, classes, options.density, plan, device, console)
-        with grouped_rows(source, classes, plan, console) as stored:
+        announce_plan(rows, classes, options.density, plan, device, console)
+        with grouped_rows(rows, classes, plan, console) as stored:
             model = fit_model(stored, options.density, options.seed, plan, device, console)
         source.check_unchanged()
         made = StoredModel(model, source.fingerprint, source.label_names, asdict(options.density), options.seed)

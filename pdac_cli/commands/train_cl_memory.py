@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +16,7 @@ from pdac_cli.console import Console
 from pdac_cli.density.blocks import Array
 from pdac_cli.density.model import Scorer
 from pdac_cli.engine.source import count_classes, make_plan
+from pdac_cli.engine.unit import measured_rows, unit_rows
 from pdac_cli.files.index import Index, read_index, write_index
 from pdac_cli.files.model import StoredModel, read_model, write_model
 from pdac_cli.files.runs import SeedFolder
@@ -154,10 +155,13 @@ class ChosenMemory(Kept):
         """Fit and store the densities of the task's classes."""
         plan = make_plan(source, self.options.input, self.options.run)
         classes = count_classes(source, plan, self.options.input)
-        with grouped_rows(source, classes, plan, self.console) as stored:
+        rows = measured_rows(source, self.options.density.normalize)
+        with grouped_rows(rows, classes, plan, self.console) as stored:
             device = device_of(self.options.run)
             model = fit_model(stored, self.options.density, self.options.seed, plan, device, self.console)
-        made = StoredModel(model, source.fingerprint, source.label_names, {}, self.options.seed)
+        made = StoredModel(
+            model, source.fingerprint, source.label_names, asdict(self.options.density), self.options.seed
+        )
         write_model(made, self.folder.model(task), force=True)
 
     def _rescored(self, outputs: Outputs) -> Index | None:
@@ -172,6 +176,7 @@ class ChosenMemory(Kept):
                 members = np.flatnonzero((self.index.task == task) & (self.index.label == label))
                 if len(members):
                     h, _ = outputs(np.searchsorted(self.samples.origin.rows, self.index.row[members]))
+                    h = unit_rows(h) if self.options.density.normalize else h
                     log_p[members] = scorer.log_conditional(h, c) + model.log_prior[c]
         return replace(self.index, log_density=log_p)
 

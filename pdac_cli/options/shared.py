@@ -38,6 +38,7 @@ class DensityOptions:
     ridge: float = 1e-6  # times the class's mean projected variance
     tol: float | None = None  # None: run all iterations
     solver: Solver = Solver.FAST
+    normalize: bool = False  # divide rows by their length first
 
     def __post_init__(self) -> None:
         """Refuse values no data could make sense of."""

@@ -4,6 +4,7 @@ import h5py
 import numpy as np
 import pytest
 
+from pdac_cli.engine.unit import unit_rows
 from pdac_cli.files.index import read_index
 from tests.conftest import SAMPLE
 
@@ -192,3 +193,22 @@ def test_the_default_is_the_rule_that_wins_and_the_papers_is_one_flag_away(pdac,
     assert made("--preset", "paper", "--method", "uniform")[0] == "uniform"
     for option in (("--temperature", 1), ("--ridge", 1e-6), ("--dim", 10), ("--eviction", "relative")):
         assert made(*option) == made("--method", "pdac")
+
+
+def test_normalize_is_the_same_as_rows_of_length_one(pdac, tmp_path):
+    """In the fit, with a model that was fitted so, and only for the density."""
+    with h5py.File(SAMPLE) as file, h5py.File(tmp_path / "unit.h5", "w") as out:
+        out["features"], out["labels"] = unit_rows(file["features"][:]), file["labels"][:]
+    wanted = pdac("select", "--budget", 50, tmp_path / "unit.h5").rows
+    assert pdac("select", "--budget", 50, SAMPLE, "--normalize", "--chunk-rows", 99).rows == wanted
+    assert pdac("select", "--budget", 50, SAMPLE).rows != wanted
+    assert pdac("fit", SAMPLE, "-o", tmp_path / "m.h5", "--normalize").code == 0
+    assert pdac("select", "--budget", 50, SAMPLE, "--model", tmp_path / "m.h5").rows == wanted
+
+
+def test_rows_of_length_one():
+    rng = np.random.default_rng(0)
+    h = rng.standard_normal((5, 3)) * [[1e-200], [1], [1e200], [0], [3]]
+    np.testing.assert_allclose(np.linalg.norm(unit_rows(h), axis=1), [1, 1, 1, 0, 1])
+    assert unit_rows(np.ones((2, 2), "f2")).dtype == np.float32
+    assert len(unit_rows(np.empty((0, 4)))) == 0
