@@ -48,7 +48,7 @@ class ValexOptions:
     c2_sizes: tuple[int, ...] = (10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
     rows: int = 100_000  # to draw from, and as many to test on
     network: NetworkOptions = field(default_factory=NetworkOptions)
-    density: DensityOptions = field(default_factory=lambda: DensityOptions(dim=5, components=3, iterations=20))
+    density: DensityOptions = field(default_factory=lambda: DensityOptions(5, 3, 20, ridge=1e-6, normalize=False))
     seed: int = 0
     run: RunOptions = field(default_factory=RunOptions)
 

@@ -330,7 +330,7 @@ def test_presets_are_the_papers_runs_by_its_printed_rule(name, scale):
             rule = (given["allocation"], given["temperature"], given["ridge"])
             assert rule == (Allocation.JOINT, 1.0, 1e-6)
         if unit.label == "pdac":
-            assert given["eviction"] is Eviction.PAPER
+            assert (given["eviction"], given["normalize"]) == (Eviction.PAPER, False)
         if unit.label == "spdac":
             stream = (given["acceptance"], given["window"], given["step_rows"])
             assert stream == (Acceptance.PAPER, 0, 1)
