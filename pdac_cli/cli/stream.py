@@ -68,7 +68,7 @@ def stream(
             metavar="herding|spdac|er|gss|aser",
             help="herding: keep each class's mean; spdac: by density, the paper's rule; er: plain reservoir sampling; "
             "gss: rows whose gradients differ, by logits; aser: by Shapley values. "
-            f"Default: {StreamOptions.method.value}; spdac with --model or another option of the density."
+            f"Default: {StreamOptions.method.value}; spdac with --model or another option of the density.",
         ),
     ] = None,
     acceptance: Annotated[

@@ -16,7 +16,6 @@ from pdac_cli.options.stream import StreamMethod
 from pdac_cli.options.train_cl import (
     OFFLINE_METHODS,
     PAPER_OFFLINE,
-    PAPER_STREAM,
     PRESET_TASKS,
     STREAM_METHODS,
     Setting,
@@ -43,9 +42,8 @@ def methods_of(options: TrainOptions) -> tuple[str, ...]:
             raise UsageError(f"--method {method} keeps rows batch by batch; expected --setting relaxed or online")
         if offline:
             method_named(method)
-    if options.paper:
-        return options.methods or (PAPER_OFFLINE if offline else PAPER_STREAM)
-    return options.methods or (OFFLINE_METHODS if offline else STREAM_METHODS)
+    chosen = PAPER_OFFLINE if options.paper else OFFLINE_METHODS
+    return options.methods or (chosen if offline else STREAM_METHODS)
 
 
 def settled(options: TrainOptions, samples: Samples, init: Checkpoint | None) -> TrainOptions:

@@ -31,8 +31,8 @@ class Preset(StrEnum):
 
 
 OFFLINE_METHODS = ("least-error", "uniform")  # compared when no method is named
-STREAM_METHODS = ("herding", "er")
-PAPER_OFFLINE, PAPER_STREAM = ("pdac", "uniform"), ("spdac", "er")
+STREAM_METHODS = ("spdac", "er")
+PAPER_OFFLINE = ("pdac", "uniform")
 PAPER_RULE = {"allocation": "joint", "eviction": "paper", "acceptance": "paper", "window": 0, "step_rows": 1}
 PRESET_TASKS = {Preset.CIFAR10: 5, Preset.CIFAR100: 10, Preset.TINYIMAGENET: 10}
 

@@ -415,10 +415,10 @@ def test_a_terminated_run_goes_on_to_the_same_end(pdac, images, tmp_path, settin
     assert found.returncode == 6, found.stderr
     assert "add --resume to go on" in found.stderr
     assert (
-        tmp_path / "cut" / {"offline": "least-error", "relaxed": "herding"}[setting] / "seed-0" / "checkpoint.pt"
+        tmp_path / "cut" / {"offline": "least-error", "relaxed": "spdac"}[setting] / "seed-0" / "checkpoint.pt"
     ).exists()
     assert pdac("train-cl", images, "-o", tmp_path / "cut", "--resume", *small).code == 0
-    for method in {"offline": ("least-error", "uniform"), "relaxed": ("herding", "er")}[setting]:
+    for method in {"offline": ("least-error", "uniform"), "relaxed": ("spdac", "er")}[setting]:
         assert outcome(tmp_path / "cut", method) == outcome(tmp_path / "whole", method)
         names = [f"{method}/seed-0/buffer-{task}.json" for task in (1, 2)]
         assert all((tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes() for name in names)
@@ -433,7 +433,7 @@ def test_a_killed_run_goes_on_to_the_same_end(pdac, images, tmp_path, setting, s
     found = interrupted(steps, signal.SIGKILL, "train-cl", images, "-o", tmp_path / "cut", *small)
     assert found.returncode == -signal.SIGKILL
     assert pdac("train-cl", images, "-o", tmp_path / "cut", "--resume", *small).code == 0
-    for method in {"offline": ("least-error", "uniform"), "relaxed": ("herding", "er")}[setting]:
+    for method in {"offline": ("least-error", "uniform"), "relaxed": ("spdac", "er")}[setting]:
         assert outcome(tmp_path / "cut", method) == outcome(tmp_path / "whole", method)
     assert not list((tmp_path / "cut").rglob("*.tmp"))
 
