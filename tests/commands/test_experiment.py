@@ -271,7 +271,7 @@ def test_what_a_definition_may_not_say(pdac, definition, tmp_path, change, code,
 @pytest.mark.parametrize(("arguments", "code", "words"), [
     ([], 2, "expected either a definition file or --preset"),
     (["missing.toml"], 3, "missing.toml"),
-    (["--preset", "table7"], 2, "--preset is 'table7'; expected one of: figure3"),
+    (["--preset", "table7"], 2, "--preset is 'table7'; expected one of: density, figure3"),
     (["--preset", "table1"], 2, "it is not said where cifar10, cifar100 is; expected a path"),
     (["--preset", "table1", "--data", "cifar=x"], 2, "'cifar' is not known; expected one of: cifar10, cifar100"),
     (["--preset", "table1", "--data", "cifar10"], 2, "--data is 'cifar10'; expected a name and a value"),

@@ -15,7 +15,7 @@ from pdac_cli.commands import train_cl, train_cl_plan
 from pdac_cli.errors import UsageError
 from pdac_cli.files.index import read_index
 from pdac_cli.learning.progress import STAGES
-from pdac_cli.options.stream import StreamMethod, StreamOptions
+from pdac_cli.options.stream import StreamMethod
 from pdac_cli.options.train_cl import Setting, TrainOptions
 from tests.commands.test_train_cl import SMALL, features, images, interrupted, outcome, result
 
@@ -139,9 +139,9 @@ def test_methods_that_look_ahead_run_in_one_process():
         train_cl_plan.check_plan(options, None, ("er", "er-mir"), "cpu", 2)
 
 
-def test_the_streaming_default_stands_in_one_place():
+def test_streams_of_a_network_compare_the_papers_rule_with_er():
     options = TrainOptions(("x.h5",), setting=Setting.ONLINE)
-    assert train_cl_plan.methods_of(options)[0] == StreamOptions.method.value
+    assert train_cl_plan.methods_of(options) == ("spdac", "er")
 
 
 def test_another_number_of_candidates_is_another_run(pdac, features, tmp_path):
