@@ -186,6 +186,8 @@ def _begin_worker(parent: int) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(_POLL_SECONDS)
-        os.kill(os.getpid(), signal.SIGTERM)
+        while True:  # the first may only end the run under way
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(1)
 
     threading.Thread(target=watch, daemon=True).start()

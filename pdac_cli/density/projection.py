@@ -129,7 +129,8 @@ class Centred:
         self._kept = self._read(0, rows.count) if rows.count * rows.dim <= _KEEP else None
         mean = self._mean(self._raw())
         self.mean: Array = mean.astype(dtype)
-        self._size = float(mean @ mean)
+        with np.errstate(over="ignore"):  # infinite: the values themselves are looked at
+            self._size = float(mean @ mean)
         if self._kept is not None:
             _centre(self._kept[: rows.count], self.mean, self.unit)
 

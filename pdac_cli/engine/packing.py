@@ -51,6 +51,8 @@ def unpack(arrays: Mapping[str, Array], options: StreamOptions, features: int, n
     """Return the stream that was packed; raise KeyError, ValueError or IndexError where the arrays are not one."""
     stream = Stream.begin(options, features, network=network)
     columns = {name: np.array(arrays[f"buffer/{name}"], empty.dtype) for name, empty in stream.buffer.columns.items()}
+    if len(np.unique(np.stack([columns["source"], columns["row"]]), axis=1).T) < len(columns["row"]):
+        raise ValueError("a row is stored twice")
     seen, replaced = map(int, arrays["seen"])
     stream.buffer = Buffer(options.budget, columns, seen, replaced)
     stream.memo = {name.removeprefix("memo/"): np.array(arrays[name]) for name in arrays if name.startswith("memo/")}

@@ -178,7 +178,7 @@ def test_a_killed_sweep_goes_on_to_the_same_end(pdac, definition, tmp_path, jobs
             time.sleep(0.01)
         running.send_signal(number)
         _, err = running.communicate(timeout=120)
-        assert running.returncode in (-number, 6), err
+        assert running.returncode in (-number, 6, 0), err  # 0: it was done before the signal came
         time.sleep(2 if jobs > 1 else 0)  # its processes end when they notice
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr

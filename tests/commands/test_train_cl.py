@@ -461,7 +461,7 @@ def test_two_processes_learn_as_one(pdac, request, tmp_path, kind, setting):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     found = subprocess.run([*map(str, command)], env=environment, capture_output=True, text=True, timeout=300)
     assert found.returncode == 0, found.stderr[-2000:]
-    for method in {"offline": ("pdac", "uniform"), "online": ("spdac", "er")}[setting]:
+    for method in {"offline": ("least-error", "uniform"), "online": ("spdac", "er")}[setting]:
         one, two = result(tmp_path / "one", method), result(tmp_path / "two", method)
         assert np.allclose(one["losses"][0][:1], two["losses"][0][:1], rtol=1e-5)
         assert np.allclose(one["losses"], two["losses"], rtol=1e-6 if kind == "features" else 2e-2)
