@@ -6,6 +6,7 @@ import lzma
 import re
 import stat
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from pdac_cli.errors import DataError, StorageError
 DAMAGE: tuple[type[Exception], ...] = (
     OSError, RuntimeError, ValueError, LookupError, TypeError, OverflowError, EOFError, MemoryError,
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error,
+    SyntaxError, tokenize.TokenError,  # of an array's header, which NumPy parses
 )  # fmt: skip
 
 

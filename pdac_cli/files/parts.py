@@ -58,7 +58,7 @@ class Parts:
         """What each part holds, in order, these columns among it; the archives' checksums are verified."""
         for path in self._paths:
             try:
-                with np.load(path, allow_pickle=False) as archive:
+                with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
                     columns = {name: archive[name] for name in (*names, *archive.files)}
             except DAMAGE as problem:
                 raise DataError(
