@@ -55,6 +55,7 @@ from tests.bad_inputs import (
     features,
 )
 from tests.bad_inputs.learning import NETWORKS, SHARDS
+from tests.faults.processes import contents
 from tests.files.test_bad_features import (
     FILES,
     H,
@@ -566,18 +567,6 @@ class Outcome:
     code: int
     out: str
     err: str
-
-
-def contents(folder: Path) -> dict[str, bytes | str]:
-    """Everything in the folder: files by their bytes, others by their kind."""
-    found: dict[str, bytes | str] = {}
-    for path in sorted(folder.rglob("*")):
-        name = str(path.relative_to(folder))
-        if path.is_symlink():
-            found[name] = f"link to {path.readlink()}"
-        else:
-            found[name] = path.read_bytes() if path.is_file() else "folder" if path.is_dir() else "special"
-    return found
 
 
 def in_a_process(arguments: list[str], limits: Mapping[int, int]) -> Outcome:

@@ -57,13 +57,18 @@ class Rule(StrEnum):
     PAPER = "paper"
 
 
+def new_defaults(ctx: typer.Context, values: Mapping[str, object]) -> None:
+    """Give options that are not named on the command line other defaults; for callbacks of eager options."""
+    ctx.default_map = {**(ctx.default_map or {}), **values}
+
+
 def rule_option(values: Mapping[str, object]) -> Any:
     """Return an option --preset that gives other options new defaults; those named on the command line stay."""
     text = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in values.items())
 
     def use(ctx: typer.Context, rule: Rule | None) -> Rule | None:
         if rule is not None:
-            ctx.default_map = {**(ctx.default_map or {}), **values}
+            new_defaults(ctx, values)
         return rule
 
     return typer.Option(help=f"paper: the rule as printed, {text}.", is_eager=True, callback=use)

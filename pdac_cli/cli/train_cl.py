@@ -22,6 +22,7 @@ from pdac_cli.cli.shared import (
     Ridge,
     Seed,
     Verbose,
+    new_defaults,
     print_result,
 )
 from pdac_cli.errors import UsageError
@@ -43,7 +44,7 @@ from pdac_cli.options.train_cl import (
 def _use_paper(ctx: typer.Context, presets: list[Preset] | None) -> list[Preset] | None:
     """Give the options of the paper's rules their printed values, where they are not named themselves."""
     if Preset.PAPER in (presets or ()):
-        ctx.default_map = {**(ctx.default_map or {}), **PAPER_RULE}
+        new_defaults(ctx, PAPER_RULE)
     return presets
 
 

@@ -16,7 +16,7 @@ from pdac_cli.console import Console
 from pdac_cli.density.blocks import Array
 from pdac_cli.density.model import Scorer
 from pdac_cli.engine.source import count_classes, make_plan
-from pdac_cli.engine.unit import measured_rows, unit_rows
+from pdac_cli.engine.unit import measured_rows
 from pdac_cli.files.index import Index, read_index, write_index
 from pdac_cli.files.model import StoredModel, read_model, write_model
 from pdac_cli.files.runs import SeedFolder
@@ -30,6 +30,7 @@ from pdac_cli.selection.methods import method_named
 from pdac_cli.selection.rows import Reference
 from pdac_cli.selection.streams.er import ER
 from pdac_cli.selection.streams.interface import StreamingMethod
+from pdac_cli.selection.unit import unit_rows
 
 _BLIND = ("uniform",)  # methods that look at no row
 _IMPOSSIBLE = -1e9  # logit of a label that no row has

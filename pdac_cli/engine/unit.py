@@ -11,16 +11,7 @@ import numpy as np
 from pdac_cli.density.blocks import Array, work_dtype
 from pdac_cli.engine.arrays import ArrayChunk
 from pdac_cli.engine.source import Source
-
-
-def unit_rows(h: Array) -> Array:
-    """Return rows divided by their length, rows of zeros as they are: (n, D) -> (n, D)."""
-    h = h.astype(work_dtype(h.dtype), copy=False)
-    largest = np.abs(h).max(axis=1, keepdims=True, initial=0)
-    h = np.divide(h, largest, out=np.zeros_like(h), where=largest > 0)  # squares of no row overflow
-    length = np.sqrt(np.einsum("nd,nd->n", h, h, dtype=np.float64))[:, None].astype(h.dtype)
-    unit: Array = np.divide(h, length, out=h, where=length > 0)
-    return unit
+from pdac_cli.selection.unit import unit_rows
 
 
 @dataclass(frozen=True)

@@ -53,3 +53,8 @@ def class_budgets(total: int, counts: Array, allocation: Allocation) -> Array:
     """Return how many rows of each class to keep: counts (C,) -> (C,), in proportion to them or the same for all."""
     shares = np.ones(len(counts), np.int64) if allocation is Allocation.BALANCED else np.asarray(counts)
     return apportion(total, shares, counts)
+
+
+def places(quota: int) -> Array:
+    """Return where the rows of a pool stand in a joint list, between 0 and 1, evenly: (quota,)."""
+    return (np.arange(quota) + 0.5) / quota

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.linalg.blas import dsymv, dsyr
 
 from pdac_cli.options.select import Allocation
-from pdac_cli.selection.budget import Array
+from pdac_cli.selection.budget import Array, places
 from pdac_cli.selection.overview import Overview, Scale, overview
 from pdac_cli.selection.rows import Answer, Meter, Request, Rows
 from pdac_cli.selection.sampling import Ranking
@@ -197,8 +197,8 @@ def _choose(classes: list[_Candidates], error: _Error, quotas: Array, request: R
 def _turns(quotas: Array) -> list[list[int]]:
     """Return whose turn each place is, so that every beginning has the classes in proportion."""
     codes = np.repeat(np.arange(len(quotas)), quotas)
-    places = np.concatenate([(np.arange(quota) + 0.5) / quota for quota in quotas if quota])
-    return [[int(code)] for code in codes[np.lexsort((codes, places))]]
+    where = np.concatenate([places(quota) for quota in quotas if quota])
+    return [[int(code)] for code in codes[np.lexsort((codes, where))]]
 
 
 def _with_constant(scale: Scale, h: Array, constant: float) -> Array:

@@ -16,7 +16,7 @@ from pdac_cli.selection.eviction import Evict
 from pdac_cli.selection.gcr import gcr
 from pdac_cli.selection.greedy import greedy
 from pdac_cli.selection.herding import herding
-from pdac_cli.selection.least_error import least_error
+from pdac_cli.selection.least_error import CANDIDATES, least_error
 from pdac_cli.selection.ocs import ocs
 from pdac_cli.selection.pbcs import pbcs
 from pdac_cli.selection.rows import Answer, Offer, Request, Rows
@@ -68,7 +68,7 @@ def _product_a_row(size: Size) -> float:
 
 
 def _moments_and_turns(size: Size) -> float:
-    candidates = min(size.n, 2000 * size.logits)
+    candidates = min(size.n, CANDIDATES)
     return size.dim * (size.n * size.dim + size.m * (3 * size.dim + 4 * candidates))
 
 

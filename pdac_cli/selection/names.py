@@ -23,7 +23,7 @@ ABOUT: Mapping[str, About] = {
     "uniform": About("draw uniformly at random", "nothing"),
     "least-error": About(
         "rows from which a linear classifier errs least over the whole density",
-        "a product n x D x D, then m 8,000 C x D",
+        "a product n x D x D, then m of 80,000 x D",
     ),
     "kcenter": About("the row farthest from those chosen, again and again", "m products n x D"),
     "kmeans": About("k-means++ seeding: draw by squared distance from those chosen", "m products n x D"),

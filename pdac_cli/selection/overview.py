@@ -89,7 +89,7 @@ def _blocks(rows: Rows) -> Iterator[tuple[Array, Array, Array]]:
     for offer in rows.offers():
         if offer.h is None:
             raise ValueError("offered without features")
-        h = offer.h.astype(np.float64 if offer.h.dtype == np.float64 else np.float32, copy=False)
+        h = offer.h.astype(np.result_type(offer.h, np.float32), copy=False)
         held.append((offer.ids, offer.codes, h))
         count += len(h)
         if count >= BLOCK:

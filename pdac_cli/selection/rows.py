@@ -16,7 +16,7 @@ import numpy as np
 
 from pdac_cli.options.select import Allocation
 from pdac_cli.rng import Purpose, row_uniforms
-from pdac_cli.selection.budget import Array, class_budgets
+from pdac_cli.selection.budget import Array, class_budgets, places
 from pdac_cli.selection.sampling import Ranking, TopK
 
 BLOCK = 2048  # rows worked on at once: 4 MB of 512 features, enough to hide Python's part
@@ -141,7 +141,7 @@ class Picked:
 
 def within_pools(pick: Callable[[Pool, int, Request], Picked], rows: Rows, request: Request) -> Answer:
     """Pick from every pool its share and join the lists, so that every beginning has the pools in proportion."""
-    ids, codes, scores, places = [], [], [], []
+    ids, codes, scores, where = [], [], [], []
     with rows.pools(request.joint) as pools:
         for pool, quota in zip(pools, request.quotas().tolist(), strict=True):
             if quota == 0:
@@ -151,9 +151,9 @@ def within_pools(pick: Callable[[Pool, int, Request], Picked], rows: Rows, reque
             codes.append(pool.codes[picked.places])
             if picked.score is not None:
                 scores.append(picked.score)
-            places.append((np.arange(quota) + 0.5) / quota)
+            where.append(places(quota))
     joined = np.concatenate(ids)
-    order = np.lexsort((joined, np.concatenate(places)))
+    order = np.lexsort((joined, np.concatenate(where)))
     score = np.concatenate(scores)[order].astype(np.float64) if scores else None
     return Answer(Ranking(joined[order], np.concatenate(codes)[order], np.full(len(order), np.nan), score))
 

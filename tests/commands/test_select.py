@@ -4,8 +4,8 @@ import h5py
 import numpy as np
 import pytest
 
-from pdac_cli.engine.unit import unit_rows
 from pdac_cli.files.index import read_index
+from pdac_cli.selection.unit import unit_rows
 from tests.conftest import SAMPLE
 
 

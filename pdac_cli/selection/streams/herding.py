@@ -11,6 +11,7 @@ import numpy as np
 from pdac_cli.selection.budget import Array
 from pdac_cli.selection.streams.er import replay
 from pdac_cli.selection.streams.interface import Batch, Held, StreamingMethod
+from pdac_cli.selection.unit import unit_rows
 
 _GAIN = 1 - 1e-6  # of the squared distance must be left at most: less is rounding
 
@@ -18,7 +19,8 @@ _GAIN = 1 - 1e-6  # of the squared distance must be left at most: less is roundi
 def keep(held: Held, batch: Batch) -> None:
     """Offer the rows one by one."""
     means, buffer = _Means(held, batch.h.shape[1]), held.buffer
-    for i, (label, z) in enumerate(zip(batch.y.tolist(), unit(batch.h), strict=True)):
+    rows = unit_rows(batch.h.astype(np.float64)).astype(np.float32)
+    for i, (label, z) in enumerate(zip(batch.y.tolist(), rows, strict=True)):
         buffer.seen += 1
         means.see(label, z)
         if buffer.fill({name: column[i : i + 1] for name, column in batch.columns.items()}):
@@ -29,15 +31,6 @@ def keep(held: Held, batch: Batch) -> None:
             means.drop(slot)
             buffer.put(np.array([slot]), batch.columns, np.array([i]))
             means.store(slot, label, z)
-
-
-def unit(h: Array) -> Array:
-    """Return rows divided by their length, rows of zeros as they are: (n, D) -> (n, D) float32."""
-    h = h.astype(np.float64)
-    h /= np.maximum(np.abs(h).max(axis=1, keepdims=True), np.finfo(np.float64).tiny)  # squares of no row overflow
-    length = np.sqrt(np.einsum("nd,nd->n", h, h))[:, None]
-    z: Array = np.divide(h, length, out=np.zeros_like(h), where=length > 0).astype(np.float32)
-    return z
 
 
 class _Means:

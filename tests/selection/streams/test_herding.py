@@ -7,7 +7,7 @@ from pdac_cli.engine.packing import pack, unpack
 from pdac_cli.engine.streaming import Stream
 from pdac_cli.options.shared import InputOptions
 from pdac_cli.options.stream import StreamMethod, StreamOptions
-from pdac_cli.selection.streams.herding import unit
+from pdac_cli.selection.unit import unit_rows
 
 
 def rows(n=300, dim=6, classes=3, seed=0):
@@ -69,7 +69,7 @@ def test_it_is_the_rule_whatever_the_batches(budget, sort):
 def test_stored_means_are_nearer_than_a_reservoirs():
     h, y = rows(2000)
     kept = streamed(h, y, 30).buffer.columns["row"]
-    z = unit(h)
+    z = unit_rows(h)
     rng = np.random.default_rng(0)
     for label in range(3):
         mean, mine = z[y == label].mean(axis=0), kept[y[kept] == label]
