@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any, TextIO, cast
+from typing import Any, ClassVar, TextIO, cast
 
 INTERRUPTED, TERMINATED = 130, 143  # 128 + the signal's number
+_AGAIN_SECONDS = 0.01
 
 
 class Terminated(BaseException):
@@ -19,13 +21,18 @@ class Terminated(BaseException):
 
 @contextmanager
 def signals_raised() -> Iterator[None]:
-    """Raise Terminated on SIGTERM, as Python does KeyboardInterrupt; after the block, when all is done, ignore both."""
-    signal.signal(signal.SIGTERM, _terminate)
+    """Raise KeyboardInterrupt on SIGINT and Terminated on SIGTERM; after the block, when all is done, ignore both."""
+    signals = _Signals()
+    former, sys.unraisablehook = sys.unraisablehook, signals.unraisable
+    for number in signals.errors:
+        signal.signal(number, signals.handle)
     try:
         yield
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        signals.raised = True
+        for number in signals.errors:
             signal.signal(number, signal.SIG_IGN)
+        sys.unraisablehook = former
 
 
 @contextmanager
@@ -80,6 +87,28 @@ def _open_null(number: int, flags: int) -> None:
         os.close(opened)
 
 
-def _terminate(_signal: int, _frame: FrameType | None) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # one is enough: a second must not disturb the clearing up
-    raise Terminated
+class _Signals:
+    """The first signal is raised as an error; more of them must not disturb the clearing up."""
+
+    errors: ClassVar[dict[int, type[BaseException]]] = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated}
+
+    def __init__(self) -> None:
+        self.raised = False
+
+    def handle(self, number: int, _frame: FrameType | None) -> None:
+        if not self.raised:
+            self.raised = True
+            raise self.errors[number]
+
+    def unraisable(self, ignored: sys.UnraisableHookArgs) -> None:
+        """Raise a signal's error once more where a destructor or a callback from C has swallowed it."""
+        for number, error in self.errors.items():
+            if ignored.exc_type is error:
+                self.raised = False
+                again = threading.Timer(_AGAIN_SECONDS, signal.raise_signal, [number])
+                again.daemon = True
+                again.start()
+                return
+        if not (ignored.exc_type is OSError and "race condition" in str(ignored.exc_value)):
+            # Python says so of a signal that comes between its two steps of beginning to ignore it.
+            sys.__unraisablehook__(ignored)

@@ -22,7 +22,7 @@ from pdac_cli.files.features import open_features
 from pdac_cli.files.follow import features_when_there
 from pdac_cli.files.index import Index, Source, index_suffix, write_index
 from pdac_cli.files.model import StoredModel, write_model
-from pdac_cli.files.state import damaged, held_state
+from pdac_cli.files.state import held_state
 from pdac_cli.options.stream import StreamOptions
 from pdac_cli.selection.streams.methods import STREAMING_METHODS
 
@@ -202,12 +202,7 @@ def _write(running: Run, options: StreamOptions, resumed: bool) -> None:
         label_names=names,
         score=columns.get("score"),
     )
-    try:
-        write_index(index, options.output, force)
-    except ValueError as problem:
-        if options.state is None:
-            raise
-        raise damaged(options.state, problem) from None  # its places in the files are not those of its rows
+    write_index(index, options.output, force)
 
 
 def _number(label: int, numbers: Array) -> int:

@@ -6,6 +6,7 @@ and clean up after one that died.
 
 from __future__ import annotations
 
+import atexit
 import errno
 import os
 import platform
@@ -19,6 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pdac_cli.errors import StorageError, UsageError
+from pdac_cli.files.signals import deferred_signals
 
 # What link(2) answers where a file system has no hard links.
 _NO_LINKS = {
@@ -41,6 +43,7 @@ _REASONS = {
     errno.ENOTDIR: "its parent is not a folder; expected one that exists; make it first",
     errno.ENAMETOOLONG: "the name is too long for the file system; expected a shorter one",
 }
+_to_remove: dict[Path, int] = {}  # by the process that is to do it
 
 
 def check_output(path: Path, inputs: Sequence[Path], force: bool) -> None:
@@ -61,9 +64,8 @@ def check_output(path: Path, inputs: Sequence[Path], force: bool) -> None:
         if target.exists() and not force:
             raise _exists(path)
         # Only trying tells: permission bits say nothing to root, on read-only mounts or over a network.
-        probe = _temporary(target)
-        os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        probe.unlink()
+        with _temporary(target):
+            pass
 
 
 @contextmanager
@@ -78,9 +80,7 @@ def atomic_path(path: Path, force: bool) -> Iterator[Path]:
     with storage_errors(path):
         if not special and not force and target.exists():
             raise _exists(path)
-        temporary = _temporary(Path(tempfile.gettempdir()) / "pdac" if special else target)
-        try:
-            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        with _temporary(Path(tempfile.gettempdir()) / "pdac" if special else target) as temporary:
             yield temporary
             if special:
                 with temporary.open("rb") as source:
@@ -88,8 +88,6 @@ def atomic_path(path: Path, force: bool) -> Iterator[Path]:
             else:
                 _sync(temporary)
                 _publish(temporary, target, path, force)
-        finally:
-            temporary.unlink(missing_ok=True)
 
 
 def write_bytes(path: Path, data: bytes, force: bool) -> None:
@@ -176,8 +174,36 @@ def _stem(target: Path) -> str:
     return f".{name}.{_host()}."
 
 
-def _temporary(target: Path) -> Path:
-    return target.parent / f"{_stem(target)}{os.getpid()}.{secrets.token_hex(4)}.tmp"
+@contextmanager
+def _temporary(target: Path) -> Iterator[Path]:
+    """Make an empty file beside the target and remove it at the end of the block, if it is still there."""
+    temporary = target.parent / f"{_stem(target)}{os.getpid()}.{secrets.token_hex(4)}.tmp"
+    with removed_at_end(temporary):
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        yield temporary
+
+
+@contextmanager
+def removed_at_end(path: Path) -> Iterator[None]:
+    """Remove a file at the end of the block, or at the process's, if a signal comes in just that moment."""
+    _to_remove[path] = os.getpid()
+    try:
+        yield
+    finally:
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink()
+    _to_remove.pop(path, None)
+
+
+@atexit.register
+def _remove_left() -> None:
+    for path, process in list(_to_remove.items()):
+        if process == os.getpid():  # and not that of a parent, of whose files a fork knows
+            _remove(path)
 
 
 def _remove_stale(target: Path) -> None:
@@ -214,8 +240,9 @@ def _publish(temporary: Path, target: Path, path: Path, force: bool) -> None:
             except OSError as problem:
                 if problem.errno not in _NO_LINKS:
                     raise
-                os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # the name is ours now
-                temporary.replace(target)
+                with deferred_signals():
+                    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # the name is ours now
+                    temporary.replace(target)
         except FileExistsError:
             raise _exists(path) from None
     with suppress(OSError):  # some file systems cannot sync a folder; the file itself is safe

@@ -8,8 +8,6 @@ object that never fails but keeps what the disk refused, and signals wait until 
 from __future__ import annotations
 
 import io
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +17,7 @@ import h5py
 import numpy as np
 
 from pdac_cli.files.atomic import atomic_path, write_bytes
+from pdac_cli.files.signals import deferred_signals
 
 
 def write_hdf5(path: Path, fill: Callable[[h5py.File], None], force: bool) -> None:
@@ -57,32 +56,13 @@ class GrowingFile:
 def growing_hdf5(path: Path, force: bool) -> Iterator[GrowingFile]:
     """Write a new file of any size; it appears at ``path`` when the block ends well."""
     with atomic_path(path, force) as temporary, _PatientFile(temporary) as disk:
-        growing = GrowingFile(h5py.File(disk, "w"), disk)
+        with deferred_signals():
+            growing = GrowingFile(h5py.File(disk, "w"), disk)
         try:
             yield growing
         finally:
             with growing.writing() as file:
                 file.close()
-
-
-@contextmanager
-def deferred_signals() -> Iterator[None]:
-    """Let Python's signal handlers run after the block only, not in the middle of a C library's work."""
-    if threading.current_thread() is not threading.main_thread():  # handlers run in the main thread only
-        yield
-        return
-    arrived: list[int] = []
-    former = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    handled = {number: handler for number, handler in former.items() if callable(handler)}
-    for number in handled:
-        signal.signal(number, lambda number, _: arrived.append(number))
-    try:
-        yield
-    finally:
-        for number, handler in handled.items():
-            signal.signal(number, handler)
-    for number in arrived:
-        signal.raise_signal(number)
 
 
 class _PatientFile(io.RawIOBase):
@@ -116,6 +96,8 @@ class _PatientFile(io.RawIOBase):
                     left = left[self._raw.write(left) :]
             except OSError as problem:
                 self.error = problem
+            except ValueError:  # closed already, because a signal came before HDF5 could let go of it
+                self.error = OSError("the file is closed")
         if self.error is not None:
             self._kept.append((self._position, bytes(view)))
         self._position += len(view)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from pdac_cli.errors import StorageError
-from pdac_cli.files.atomic import storage_errors
+from pdac_cli.files.atomic import removed_at_end, storage_errors
+from pdac_cli.files.signals import deferred_signals
 
 
 @contextmanager
@@ -18,14 +19,11 @@ def exclusive(lock: Path, what: Path) -> Iterator[None]:
 
     The kernel lets go of the lock when the process ends, however it ends, so a file left by a kill blocks nobody.
     """
-    with storage_errors(what):
-        descriptor = _take(lock, what)
-    try:
+    with ExitStack() as stack:
+        with storage_errors(what), deferred_signals():
+            stack.callback(os.close, _take(lock, what))
+            stack.enter_context(removed_at_end(lock))
         yield
-    finally:
-        with suppress(OSError):
-            lock.unlink()
-        os.close(descriptor)
 
 
 def _take(lock: Path, what: Path) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from pdac_cli.files.kept import Option
 from pdac_cli.files.locks import exclusive
 from pdac_cli.files.messages import DAMAGE, plain, quote
 
-FORMAT, VERSION = "pdac-stream", 2
+FORMAT, VERSION = "pdac-stream", 3
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ def write_state(state: State, path: Path) -> None:
         "options": json.dumps(dict(state.options), sort_keys=True),
         "features": state.features,
         "names_are_labels": int(state.names_are_labels),
+        "digest": _digest(state),
     }
     with growing_hdf5(path, force=True) as growing, growing.writing() as file:
         write_attributes(file, attributes)
@@ -103,7 +105,7 @@ def read_state(path: Path) -> State:
             arrays = {name.removeprefix("arrays/"): _read(file, name, path) for name in stored}
             places = json.loads(_read(file, "places", path).tobytes())
             settings = read_attributes(file)
-            return State(
+            state = State(
                 json.loads(str(settings["options"])),
                 int(settings["features"]),
                 tuple(Place(**place) for place in places),
@@ -111,12 +113,26 @@ def read_state(path: Path) -> State:
                 bool(settings["names_are_labels"]),
                 arrays,
             )
+            if settings["digest"] != _digest(state):
+                raise ValueError("its contents have changed since they were written")
+            return state
     except ModelError:
         raise
     except DataError as problem:
         raise damaged(path, problem) from None
     except DAMAGE as problem:
         raise damaged(path, problem) from None
+
+
+def _digest(state: State) -> str:
+    """Return a hash of all that the state says: a changed number could pass every other check."""
+    found = hashlib.blake2b(digest_size=16)
+    said = asdict(replace(state, arrays={}))
+    found.update(json.dumps(said, sort_keys=True).encode())
+    for name, array in sorted(state.arrays.items()):
+        found.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        found.update(np.ascontiguousarray(array).data)
+    return found.hexdigest()
 
 
 def damaged(path: Path, problem: Exception) -> ModelError:

@@ -43,11 +43,15 @@ def test_many_files_fit_into_a_state(tmp_path, state):
 
 
 @pytest.mark.parametrize(("damage", "words"), [
-    (lambda f: f.attrs.__setitem__("version", 9), "state format version 9; expected 2"),
+    (lambda f: f.attrs.__setitem__("version", 9), "state format version 9; expected 3"),
     (lambda f: f.attrs.__setitem__("format", "other"), "not a state of pdac stream"),
     (lambda f: f.__delitem__("places"), "cannot be read as a state"),
     (lambda f: f.attrs.__setitem__("options", "{"), "cannot be read as a state"),
     (lambda f: f.create_dataset("arrays/x", (10**9, 10**3), "f8", chunks=True), "more than the file has"),
+    (lambda f: f["arrays/class/unit"].__setitem__(1, 0.6), "contents have changed since they were written"),
+    (lambda f: f["arrays/buffer/row"].__setitem__(0, 1), "contents have changed since they were written"),
+    (lambda f: f.attrs.__setitem__("features", 17), "contents have changed since they were written"),
+    (lambda f: f.attrs.__delitem__("digest"), "cannot be read as a state"),
 ])  # fmt: skip
 def test_a_damaged_state_is_refused(tmp_path, state, damage, words):
     path = tmp_path / "state.h5"
