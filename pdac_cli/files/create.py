@@ -22,10 +22,15 @@ from pdac_cli.files.signals import deferred_signals
 
 def write_hdf5(path: Path, fill: Callable[[h5py.File], None], force: bool) -> None:
     """Write what ``fill`` puts into a new file; it appears complete or not at all.  For what fits in memory."""
+    write_bytes(path, hdf5_bytes(fill), force)
+
+
+def hdf5_bytes(fill: Callable[[h5py.File], None]) -> bytes:
+    """Return the bytes of a file with what ``fill`` puts into it; signals wait until it is closed."""
     memory = io.BytesIO()
-    with h5py.File(memory, "w") as file:
+    with deferred_signals(), h5py.File(memory, "w") as file:
         fill(file)
-    write_bytes(path, memory.getvalue(), force)
+    return memory.getvalue()
 
 
 def text_dtype(values: Sequence[bytes]) -> np.dtype[Any]:
@@ -40,8 +45,14 @@ def text_dtype(values: Sequence[bytes]) -> np.dtype[Any]:
 class GrowingFile:
     """A new HDF5 file that is written bit by bit."""
 
-    def __init__(self, file: h5py.File, disk: _PatientFile) -> None:
-        self._file, self._disk = file, disk
+    def __init__(self, disk: _PatientFile) -> None:
+        self._disk = disk
+        self._file: h5py.File | None = None
+
+    def open(self) -> None:
+        """Begin the file."""
+        with deferred_signals():
+            self._file = h5py.File(self._disk, "w")
 
     @contextmanager
     def writing(self) -> Iterator[h5py.File]:
@@ -51,18 +62,29 @@ class GrowingFile:
         if self._disk.error is not None:
             raise self._disk.error
 
+    def close(self) -> None:
+        """End the file, if it was begun; once more is no harm."""
+        with self.writing() as file:
+            if file is not None:
+                file.close()
+
 
 @contextmanager
 def growing_hdf5(path: Path, force: bool) -> Iterator[GrowingFile]:
     """Write a new file of any size; it appears at ``path`` when the block ends well."""
     with atomic_path(path, force) as temporary, _PatientFile(temporary) as disk:
-        with deferred_signals():
-            growing = GrowingFile(h5py.File(disk, "w"), disk)
+        growing = GrowingFile(disk)
         try:
+            growing.open()
             yield growing
         finally:
-            with growing.writing() as file:
-                file.close()
+            try:
+                growing.close()
+            except Exception:
+                raise
+            except BaseException:  # a signal, just before it could be made to wait: there is only one
+                growing.close()
+                raise
 
 
 class _PatientFile(io.RawIOBase):
@@ -96,8 +118,6 @@ class _PatientFile(io.RawIOBase):
                     left = left[self._raw.write(left) :]
             except OSError as problem:
                 self.error = problem
-            except ValueError:  # closed already, because a signal came before HDF5 could let go of it
-                self.error = OSError("the file is closed")
         if self.error is not None:
             self._kept.append((self._position, bytes(view)))
         self._position += len(view)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from pdac_cli.errors import DataError
 from pdac_cli.files.attributes import read_attribute, read_texts, write_attributes, write_texts
+from pdac_cli.files.create import hdf5_bytes
 from pdac_cli.files.datasets import get_dataset
 from pdac_cli.files.hdf5 import open_hdf5
 from pdac_cli.files.index_json import check_options
@@ -24,8 +24,8 @@ _MAX_ROWS = 1 << 27  # a larger index would not fit in memory; none of ours is
 
 def index_to_hdf5(index: Index) -> bytes:
     """The same index gives the same bytes."""
-    memory = io.BytesIO()
-    with h5py.File(memory, "w") as file:
+
+    def fill(file: h5py.File) -> None:
         options = json.dumps(dict(sorted(index.options.items())), allow_nan=False)
         settings = {"format": FORMAT, "meaning": MEANING, "method": index.method, "options": options}
         numbers = {"version": VERSION, "budget": index.budget, "seed": index.seed}
@@ -42,7 +42,8 @@ def index_to_hdf5(index: Index) -> bytes:
         _put(file, "sources/task", np.array([source.task for source in index.sources], np.int64))
         if index.label_names is not None:
             write_texts(file, "label_names", index.label_names)
-    return memory.getvalue()
+
+    return hdf5_bytes(fill)
 
 
 def _put(file: h5py.File, name: str, values: NDArray[Any]) -> None:

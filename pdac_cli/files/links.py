@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from pdac_cli.errors import DataError
 from pdac_cli.files.arrays import Hdf5Array
 from pdac_cli.files.atomic import atomic_path
 from pdac_cli.files.attributes import Attribute, write_attributes, write_texts
+from pdac_cli.files.create import hdf5_bytes
 from pdac_cli.files.datasets import get_dataset
 from pdac_cli.files.hdf5 import open_hdf5
 from pdac_cli.files.shards import Shard, merged_attributes
@@ -43,15 +43,16 @@ def write_linked(path: Path, shards: Sequence[Shard], force: bool) -> None:
 
 def _virtual_file(folder: Path, shards: Sequence[Shard], fingerprint: str) -> bytes:
     """The file's bytes; sources are named from its folder, so that all can be moved together."""
-    memory = io.BytesIO()
-    with h5py.File(memory, "w") as file:
+
+    def fill(file: h5py.File) -> None:
         for name in shards[0].columns:
             _create_virtual(file, name, folder, shards)
         if shards[0].label_names is not None:
             write_texts(file, "label_names", shards[0].label_names)
         own: dict[str, Attribute] = {"format": FORMAT, "version": VERSION, "fingerprint": fingerprint}
         write_attributes(file, {**own, **merged_attributes(shards)})
-    return memory.getvalue()
+
+    return hdf5_bytes(fill)
 
 
 def _create_virtual(file: h5py.File, name: str, folder: Path, shards: Sequence[Shard]) -> None:

@@ -78,7 +78,7 @@ def test_some_damage(name: str, server: Server, tmp_path: Path) -> None:
     check_damaged(name, 0, server, tmp_path / "some")
 
 
-@pytest.mark.fuzz
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_much_damage(name: str, server: Server, tmp_path: Path) -> None:
     @settings(max_examples=6 if KINDS[name].heavy else 25, **QUICK)  # type: ignore[arg-type]

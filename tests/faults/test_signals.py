@@ -39,15 +39,17 @@ def check_signals(trial: Trial, number: int, count: int) -> None:
     assert codes - {0}, "no signal came in time"  # the codes themselves are tested at certain moments elsewhere
 
 
-@pytest.mark.fuzz
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+NUMBERS = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+
+
+@pytest.mark.slow
+@NUMBERS
 @pytest.mark.parametrize("trial", WORKS, indirect=True)
 def test_signals_at_random_moments(trial: Trial, number: int) -> None:
-    check_signals(trial, number, 12)
+    check_signals(trial, number, 25)
 
 
-@pytest.mark.fuzz
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+@NUMBERS
 @pytest.mark.parametrize("trial", ["select", "stream"], indirect=True)
 def test_some_signals(trial: Trial, number: int) -> None:
     check_signals(trial, number, 5)
