@@ -109,6 +109,7 @@ class _Signals:
                 again.daemon = True
                 again.start()
                 return
-        if not (ignored.exc_type is OSError and "race condition" in str(ignored.exc_value)):
-            # Python says so of a signal that comes between its two steps of beginning to ignore it.
+        # Once there was a signal, objects that it left half made complain when they go, and Python of a second signal
+        # that comes while it begins to ignore them.
+        if not self.raised:
             sys.__unraisablehook__(ignored)

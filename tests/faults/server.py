@@ -165,8 +165,6 @@ def _become(request: dict[str, Any]) -> None:
     for name, value in request.get("patches", {}).items():
         module, attribute = name.rsplit(".", 1)
         setattr(importlib.import_module(module), attribute, value)
-    if request.get("after") is not None:  # what is half open when a signal comes is closed by the collector
-        warnings.simplefilter("ignore", ResourceWarning)
     sys.argv = ["pdac", *request.get("arguments", [])]
     if request.get("die_at") is not None:
         _die_at(request["die_at"], request["folder"])
