@@ -48,7 +48,7 @@ def choose(
 ) -> Chosen:
     """Choose rows of the source as a new task and shrink the earlier ones: the paper's Algorithm 1.
 
-    `reference` are the stored rows of the earlier tasks, for the methods that choose new rows beside them; where it is
+    `reference` are the stored rows of the earlier tasks, for the methods that compare new rows with them; where it is
     not given, they are read from the buffer's files.
     """
     method = method_named(options.method)
@@ -65,7 +65,6 @@ def choose(
     rows = _rows(source, classes, method, given.model if given else None, options, plan, console)
     if method.uses_stored and reference is None and before is not None:
         reference = stored_rows(rows.source, rows.logits, before, options, console)
-    labels, _ = room.labels_of(classes.labels, source.label_names)
     with one_blas_thread(), console.progress(f"selecting by {options.method}", room.budget) as tick:
         answer = method.select(
             rows,
@@ -78,7 +77,6 @@ def choose(
                 tick,
                 plan.memory,
                 reference,
-                labels,
             ),
         )
     _warn_of_effective_size(answer, classes, allocation, console)

@@ -1,4 +1,4 @@
-"""The rows a buffer already holds, read again from their feature files for methods that choose new rows beside them."""
+"""The rows a buffer already holds, read again from their feature files for methods that compare new rows with them."""
 
 from __future__ import annotations
 
@@ -22,34 +22,28 @@ from pdac_cli.selection.rows import Reference
 def stored_rows(
     source: NamedSource, logits: int, before: Index, options: SelectOptions, console: Console
 ) -> Reference | None:
-    """Return the stored rows and what their logits leave unexplained, where there are to be `logits` of them.
-
-    None, with a warning, where they cannot be had.
-    """
+    """Return the stored rows with what their logits leave unexplained; None, with a warning, where they have none."""
     left_out = f"--method {options.method} goes on without comparing new rows with the stored ones"
     if isinstance(source, HeadSource):
         console.warn(f"a head trained on this file knows nothing of the stored rows' classes; {left_out}")
         return None
-    found: list[tuple[Array, Array, Array]] = []
+    found: list[tuple[Array, Array]] = []
     for k, earlier in enumerate(before.sources):
-        mine = before.source == k
         try:
-            chunk = _read(earlier, before.row[mine], logits > 0, options.input)
+            chunk = _read(earlier, before.row[before.source == k], options.input)
         except DataError as problem:
             console.warn(f"the stored rows cannot be read ({problem}); {left_out}")
             return None
-        width = 0 if chunk.logits is None else chunk.logits.shape[1]
-        if chunk.h.shape[1] != source.dim or width != logits:
+        if chunk.logits is None or chunk.h.shape[1] != source.dim or chunk.logits.shape[1] != logits:
             console.warn(f"{', '.join(earlier.files)}: its features or logits are of another width; {left_out}")
             return None
-        rest = np.empty((len(chunk.h), 0)) if chunk.logits is None else residuals(chunk.logits, chunk.y)
-        found.append((chunk.h.astype(np.float64), before.label[mine], rest))
-    h, labels, e = (np.concatenate(part) for part in zip(*found, strict=True))
-    return Reference(h, labels, e if logits else None)
+        found.append((chunk.h.astype(np.float64), residuals(chunk.logits, chunk.y)))
+    h, e = (np.concatenate(part) for part in zip(*found, strict=True))
+    return Reference(h, e)
 
 
-def _read(source: Source, rows: Array, logits: bool, options: InputOptions) -> Chunk:
+def _read(source: Source, rows: Array, options: InputOptions) -> Chunk:
     with open_features(replace(options, paths=source.files)) as files:
         if files.fingerprint != source.fingerprint:
             raise DataError(f"{', '.join(source.files)}: is not the file it was, by its fingerprint")
-        return files.read_rows(rows, logits=logits)
+        return files.read_rows(rows, logits=True)

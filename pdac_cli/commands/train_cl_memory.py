@@ -148,10 +148,9 @@ class ChosenMemory(Kept):
         )  # fmt: skip
 
     def _reference(self, outputs: Outputs) -> Reference:
-        """Return the stored rows as the network has them now, for the methods that choose new rows beside them."""
+        """Return the stored rows as the network has them now, for the methods that compare new rows with them."""
         h, logits = self.by_label(self._stored.rows, outputs)
-        labels = self.labels(self._stored.rows)
-        return Reference(h.astype(np.float64), labels, residuals(logits, labels))
+        return Reference(h.astype(np.float64), residuals(logits, self.labels(self._stored.rows)))
 
     def _fit(self, source: TaskSource, task: int) -> None:
         """Fit and store the densities of the task's classes."""

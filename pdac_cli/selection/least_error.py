@@ -8,11 +8,10 @@ s = λ + xᵀP x, and lowers the error by
 
     gain(x) = 2 eᵀGᵀx / s − |e|² xᵀP C P x / s²,   G = P (M − C V).
 
-Rows of earlier tasks that are stored already have been trained on before the first is chosen, and stand for their
-classes in the density.  That serves the classes known.  For classes still to come, which may differ in any direction,
-every class also keeps its mean: beside the error stands the squared distance of the chosen rows' mean from the
-class's, as in herding, with z = x / |x| and relative to the class's spread 1 − |μ|².  The classes take turns, and each
-takes the row after which the sum of both is least.
+That serves the classes at hand.  For classes still to come, which may differ in any direction, every class also keeps
+its mean: beside the error stands the squared distance of the chosen rows' mean from the class's, as in herding, with
+z = x / |x| and relative to the class's spread 1 − |μ|².  The classes take turns, and each takes the row after which
+the sum of both is least.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from scipy.linalg.blas import dsymv, dsyr
 
 from pdac_cli.options.select import Allocation
 from pdac_cli.selection.budget import Array, places
-from pdac_cli.selection.overview import Overview, Scale, Stored, overview
+from pdac_cli.selection.overview import Overview, Scale, overview
 from pdac_cli.selection.rows import Answer, Meter, Request, Rows
 from pdac_cli.selection.sampling import Ranking
 
@@ -40,40 +39,15 @@ CANDIDATES, CANDIDATES_PER_ROW = 20_000, 10
 def least_error(rows: Rows, request: Request) -> Answer:
     """Choose one row after the other, each class its share; under joint allocation classes compete for every place."""
     quotas = np.minimum(request.counts, request.budget) if request.joint else request.quotas()
-    stored = _stored(request)
-    counts = request.counts if stored is None else _added(request.counts, np.bincount(stored.codes))
-    seen = overview(rows, counts, _weights(request, counts), limits(quotas, request), request.memory, stored)
+    seen = overview(rows, request.counts, _weights(request), limits(quotas, request), request.memory)
     error = _Error(seen)
     classes = [_Candidates.of(seen, code, error) for code in range(len(quotas))]
-    if stored is not None:
-        for x, code in zip(_with_constant(seen.scale, stored.h, error.constant), stored.codes.tolist(), strict=True):
-            error.add(x, code)
     return _choose(classes, error, quotas, request)
 
 
-def _stored(request: Request) -> Stored | None:
-    """Return the rows of earlier tasks; classes that are not at hand are numbered on from those that are."""
-    if request.reference is None or request.labels is None:
-        return None
-    reference, labels = request.reference, request.labels
-    known = np.concatenate([labels, np.setdiff1d(reference.labels, labels)])
-    order = np.argsort(known)
-    return Stored(reference.h, order[np.searchsorted(known, reference.labels, sorter=order)])
-
-
-def _added(a: Array, b: Array) -> Array:
-    """Return the sum of counts, the shorter filled up with zeros."""
-    size = max(len(a), len(b))
-    total: Array = np.pad(a, (0, size - len(a))) + np.pad(b, (0, size - len(b)))
-    return total
-
-
-def _weights(request: Request, counts: Array) -> Array:
-    """Return what each class counts for in the error, as its share of the budget: counts, with stored rows, (C,)."""
-    shares = (counts > 0).astype(np.float64)
-    if request.allocation is not Allocation.BALANCED:  # an earlier class as one of those at hand
-        shares[len(request.counts) :] = request.counts[request.counts > 0].mean()
-        shares[: len(request.counts)] = request.counts
+def _weights(request: Request) -> Array:
+    """Return what each class counts for in the error, as its share of the budget: (C,)."""
+    shares = request.counts > 0 if request.allocation is Allocation.BALANCED else request.counts
     weights: Array = shares / shares.sum()
     return weights
 

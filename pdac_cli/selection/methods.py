@@ -51,7 +51,7 @@ class Method:
     needs_density: bool = False
     needs_logits: bool = False
     needs_features: bool = True  # False: labels and what stands above do
-    uses_stored: bool = False  # chooses new rows beside those already stored
+    uses_stored: bool = False  # compares new rows with those already stored
     random: bool = True  # whether another seed gives another answer, but for places filled at random
 
 
@@ -96,9 +96,7 @@ def _one_by_one(size: Size) -> float:
 METHODS: Mapping[str, Method] = {
     "pdac": Method(draw, Allocation.PER_CLASS, Evict.DENSITY, _fit, needs_density=True),
     "uniform": Method(draw, Allocation.PER_CLASS, Evict.RANDOM, _one_pass, needs_features=False),
-    "least-error": Method(
-        least_error, Allocation.BALANCED, Evict.ORDER, _moments_and_turns, uses_stored=True, random=False
-    ),
+    "least-error": Method(least_error, Allocation.BALANCED, Evict.ORDER, _moments_and_turns, random=False),
     "kcenter": Method(kcenter, Allocation.JOINT, Evict.ORDER, _product_a_row, random=False),
     "kmeans": Method(kmeans, Allocation.JOINT, Evict.ORDER, _product_a_row),
     "herding": Method(herding, Allocation.BALANCED, Evict.ORDER, _product_a_row, random=False),

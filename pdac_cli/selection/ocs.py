@@ -57,7 +57,7 @@ def scores(h: Array, e: Array, reference: Reference | None, tau: float) -> Array
     cosines = products * inverse[:, None] * inverse
     alike = (cosines.sum(axis=1) - np.diag(cosines)) / max(len(h) - 1, 1)
     found: Array = agreement - alike
-    if reference is not None and reference.residuals is not None:
+    if reference is not None:
         mean = total_gradient(reference.h, reference.residuals) / len(reference.h)
         found += tau * along(h, e, mean) * inverse * _inverse(float(np.linalg.norm(mean)))
     return found

@@ -41,7 +41,7 @@ class Scale:
 class Overview:
     """What one pass leaves of all rows."""
 
-    weights: Array  # (C,) of the classes, sum 1, those of which only stored rows are known at the end
+    weights: Array  # (C,) of the classes, sum 1
     scale: Scale
     first: Array  # (D, C) E[x onehot(y)ᵀ] of standardised rows, the classes weighed
     second: Array  # (D, D) E[x xᵀ]
@@ -55,21 +55,8 @@ class Overview:
         return self.ids[mine], self.h[mine]
 
 
-@dataclass(frozen=True)
-class Stored:
-    """Rows of earlier tasks, which stand for their classes."""
-
-    h: Array  # (r, D)
-    codes: Array  # (r,) class positions
-
-
-def overview(
-    rows: Rows, counts: Array, weights: Array, limits: Array, memory: int, stored: Stored | None = None
-) -> Overview:
-    """Go once through all rows: the classes' counts and weights, and how many rows to keep, each (C,).
-
-    Stored rows have a part in the moments, and in the counts.
-    """
+def overview(rows: Rows, counts: Array, weights: Array, limits: Array, memory: int) -> Overview:
+    """Go once through all rows: the classes' counts, weights and numbers of rows to keep, each (C,)."""
     moments: _Moments | None = None
     sample = _Sample(limits)
     each = np.divide(weights, counts, out=np.zeros(len(counts)), where=counts > 0)
@@ -81,8 +68,6 @@ def overview(
         sample.offer(ids, codes, h)
     if moments is None:
         raise DataError("no rows to choose from; expected at least one")
-    if stored is not None:
-        moments.add(stored.h, stored.codes, each[stored.codes])
     scale, first, second = moments.standardised()
     return Overview(weights, scale, first, second, *sample.rows())
 

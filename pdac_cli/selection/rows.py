@@ -92,11 +92,10 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class Reference:
-    """The rows of earlier tasks that are stored already, beside which new rows are chosen."""
+    """The rows already stored, whose mean gradient new rows should agree with."""
 
     h: Array  # (r, D)
-    labels: Array  # (r,) of their classes, some of which may be among the request's
-    residuals: Array | None = None  # (r, K) p − onehot(y), where the method needs logits
+    residuals: Array  # (r, K) p − onehot(y)
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,6 @@ class Request:
     tick: Callable[[int], None] = ignore  # told of progress; a whole run adds up to the budget
     memory: int = 1 << 34  # bytes
     reference: Reference | None = None
-    labels: Array | None = None  # (C,) of the classes, in the reference's numbering
 
     @property
     def joint(self) -> bool:

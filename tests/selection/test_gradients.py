@@ -54,7 +54,7 @@ def test_ocs_scores_are_their_definition(stored):
     reference = None
     if stored:
         rh, ry, rz = problem(stored, seed=5)
-        reference, mean_stored = Reference(rh, ry, residuals(rz, ry)), formed(rh, ry, rz).mean(axis=0)
+        reference, mean_stored = Reference(rh, residuals(rz, ry)), formed(rh, ry, rz).mean(axis=0)
     expected = []
     for i in range(20):
         others = np.mean([cosine(g[i], g[j]) for j in range(20) if j != i])
@@ -82,7 +82,7 @@ def test_ocs_keeps_the_best_of_each_batch_and_ranks_by_score():
 def test_ocs_follows_the_stored_rows():
     h, y, z = problem(150)
     g, e = formed(h, y, z), residuals(z, y)
-    reference = Reference(h[:5], y[:5], e[:5])
+    reference = Reference(h[:5], e[:5])
     picked = best_of_batches(pool_of(h, y, z), 20, request(20, [50, 50, 50], reference=reference))
     towards = [cosine(row, g[:5].mean(axis=0)) for row in g]
     np.testing.assert_array_equal(picked.places, np.argsort(-np.array(towards))[:20])

@@ -9,7 +9,6 @@ from pdac_cli.options.select import Allocation
 from pdac_cli.selection import least_error as module
 from pdac_cli.selection.least_error import CONSTANT, MEAN, RIDGE
 from pdac_cli.selection.overview import overview
-from pdac_cli.selection.rows import Reference
 from tests.selection.arrays import ArrayRows, select
 
 
@@ -68,40 +67,6 @@ def test_joint_allocation_lets_the_classes_compete():
     h, codes = mixture()
     found = select("least-error", ArrayRows(h, codes), 12, Allocation.JOINT).ranking
     np.testing.assert_array_equal(found.ids, brute_force(h, codes, [[0, 1, 2]] * 12, np.full(90, 1 / 90)))
-
-
-@pytest.mark.parametrize("allocation", [Allocation.BALANCED, Allocation.PER_CLASS])
-def test_stored_rows_are_trained_on_and_stand_for_their_classes(allocation):
-    """Two classes of the stored rows have gone by, one is at hand again."""
-    h, codes = mixture(100, classes=5)
-    stored = np.flatnonzero((codes > 2) & (np.arange(100) % 4 == 0) | (np.arange(100) < 3) & (codes == 1))
-    here = np.setdiff1d(np.flatnonzero(codes < 3), stored)
-    assert np.unique(codes[stored]).tolist() == [1, 3, 4]
-    names = np.array([40, 10, 30, 50, 20])  # as the buffer calls them
-    reference = Reference(h[stored], names[codes[stored]])
-    rows = ArrayRows(h[here], codes[here])
-    request = {"reference": reference, "labels": names[:3]}
-    found = select("least-error", rows, 12, allocation, **request).ranking
-    assert (found.ids != select("least-error", rows, 12, allocation).ranking.ids).any()
-
-    # All rows that are known, and of each class the same; those that were stored come first.
-    known = np.concatenate([stored, here])
-    counts = np.bincount(codes[known])
-    share = np.bincount(codes[here], minlength=5).astype(float)
-    share = np.full(5, 1 / 5) if allocation is Allocation.BALANCED else np.where(share > 0, share, share[:3].mean())
-    weights = (share / share.sum() / counts)[codes[known]]
-    x, new = standardised(h[known], weights), np.arange(len(stored), len(known))
-    of_class = weights * (counts / np.maximum(np.bincount(codes[here], minlength=5), 1))[codes[known]]
-    chosen: list[int] = []
-    for code in found.codes:
-        free = [i for i in new if codes[known[i]] == code and i not in chosen]
-        scores = [
-            error(x, codes[known], [*range(len(stored)), *chosen, i], weights)
-            + distance(x[new], codes[here], [j - len(stored) for j in [*chosen, i]], of_class[new])
-            for i in free
-        ]
-        chosen.append(free[int(np.argmin(scores))])
-    np.testing.assert_array_equal(found.ids, np.array(chosen) - len(stored))
 
 
 def test_balanced_shares_weigh_the_classes_alike():
