@@ -46,8 +46,11 @@ def _root(
 
 def main() -> None:
     """Run the command line."""
-    with safe_streams():
-        code = _run()
+    try:
+        with safe_streams():
+            code = _run()
+    except KeyboardInterrupt:  # before it began
+        code = _interrupted()
     sys.exit(code)
 
 

@@ -29,10 +29,11 @@ def signals_raised() -> Iterator[None]:
     try:
         yield
     finally:
-        signals.raised = True
+        early, signals.raised = signals.raised, True
         for number in signals.errors:
             signal.signal(number, signal.SIG_IGN)
-        sys.unraisablehook = former
+        if not early:
+            sys.unraisablehook = former
 
 
 @contextmanager
