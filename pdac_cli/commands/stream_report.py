@@ -27,11 +27,13 @@ class Reporter:
         self._every = _TRACE_BATCHES * options.batch
         self._shown = not (options.run.quiet or options.run.json) and sys.stderr.isatty()
         self._begun = self._last = time.monotonic()
-        self._rows = self._first_rows = stream.buffer.seen
+        self._rows = self._timed_rows = stream.buffer.seen
         self._replaced = stream.buffer.replaced
         self._trace = None
         if options.trace is not None:
             self._trace = TraceFile(options.trace, _COLUMNS, self._rows, options.run.force or resumed)
+            if resumed:  # the next line goes on from the last one, which may be older than the state
+                self._rows, self._replaced = self._trace.last("rows"), self._trace.last("replaced")
 
     @property
     def seconds(self) -> float:
@@ -57,7 +59,7 @@ class Reporter:
 
     def _tell(self, stream: Stream) -> None:
         now, seen, buffer = time.monotonic(), stream.buffer.seen, stream.buffer
-        speed = (seen - self._rows) / max(now - self._last, 1e-9)
+        speed = (seen - self._timed_rows) / max(now - self._last, 1e-9)
         turnover = (buffer.replaced - self._replaced) / max(buffer.size, 1)
         labels, counts = np.unique(buffer.columns["label"], return_counts=True)
         mean = mean_log_density(stream)
@@ -74,7 +76,7 @@ class Reporter:
                 f"{len(labels)} of {len(stream.rows)} classes, {counts.min()} to {counts.max()} rows each{density}"
             )
             sys.stderr.flush()
-        self._last, self._rows, self._replaced = now, seen, buffer.replaced
+        self._last, self._rows, self._timed_rows, self._replaced = now, seen, seen, buffer.replaced
 
 
 def mean_log_density(stream: Stream) -> float | None:

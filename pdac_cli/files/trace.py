@@ -16,13 +16,20 @@ class TraceFile:
 
     def __init__(self, path: Path, columns: Sequence[str], upto: int, force: bool) -> None:
         """Begin the file or, to go on after row `upto`, drop what lies beyond that row."""
-        self._path = path
+        self._path, self._columns = path, tuple(columns)
         kept = [",".join(columns)]
         if upto and path.exists():
             with storage_errors(path):
                 lines = path.read_text("utf-8", "replace").splitlines()
             kept += [line for line in lines[1:] if _first(line, len(columns)) <= upto]
+        self._last = next(csv.reader(kept[-1:])) if kept[1:] else None
         write_bytes(path, ("\n".join(kept) + "\n").encode(), force=force or upto > 0)
+
+    def last(self, column: str) -> int:
+        """The number in a column of the last line; 0 where there is none."""
+        with suppress(ValueError, OverflowError):
+            return int(float(self._last[self._columns.index(column)])) if self._last else 0
+        return 0
 
     def add(self, values: Sequence[object]) -> None:
         """Append a line."""

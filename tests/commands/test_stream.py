@@ -1,4 +1,5 @@
 import csv
+import itertools
 import os
 import pty
 import signal
@@ -460,6 +461,26 @@ def _asks(answers):
         yield lambda: next(answers)
 
     return requests
+
+
+def test_a_stream_stopped_after_its_last_batch_still_ends_its_trace(pdac, tmp_path, monkeypatch):
+    """All rows are in the state then, but the trace's last line is not written yet."""
+    monkeypatch.chdir(tmp_path)
+    options = ["--budget", 40, SAMPLE, "-o", "b.json", "--state", "s.h5", "--trace", "t.csv", "--batch", 100]
+    assert pdac("stream", *options).code == 0
+    whole = (tmp_path / "t.csv").read_text().splitlines()
+    for path in ("b.json", "s.h5", "t.csv"):
+        (tmp_path / path).unlink()
+    batches = -(-int(whole[-1].split(",")[0]) // 100)
+    with monkeypatch.context() as patched:
+        patched.setattr("pdac_cli.commands.stream.stop_requests", _asks(k == batches for k in itertools.count(1)))
+        assert pdac("stream", *options).code == 6
+    assert len((tmp_path / "t.csv").read_text().splitlines()) == len(whole) - 1
+    assert pdac("stream", *options).code == 0
+    again = (tmp_path / "t.csv").read_text().splitlines()
+    assert [[line.split(",")[k] for k in (0, 3, 4, 5, 9)] for line in again] == [
+        [line.split(",")[k] for k in (0, 3, 4, 5, 9)] for line in whole
+    ]
 
 
 def test_a_trace_records_the_stream(pdac, tmp_path):

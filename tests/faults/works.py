@@ -124,8 +124,8 @@ def _without_seconds(name: str, data: bytes | str) -> bytes | str:
     if name.endswith(("result.json", "results.json")):
         return json.dumps(_stripped(json.loads(text)))
     lines = [line.split(",") for line in text.splitlines()]
-    if name == "t.csv":  # rows, seconds, rows a second, …, and the turnover since the last line of this run
-        return "\n".join(",".join([line[0], *line[3:5], *line[6:]]) for line in lines)
+    if name == "t.csv":  # rows, seconds, rows a second, …
+        return "\n".join(",".join([line[0], *line[3:]]) for line in lines)
     if name.endswith("results.csv"):
         kept = [k for k, title in enumerate(lines[0]) if "seconds" not in title]
         return "\n".join(",".join(line[k] for k in kept) for line in lines)
