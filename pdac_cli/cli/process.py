@@ -28,11 +28,15 @@ def signals_raised() -> Iterator[None]:
         signal.signal(number, signals.handle)
     try:
         yield
+    except Exception as problem:
+        if signals.raised:  # a library has made another error of it
+            raise signals.errors[signals.raised] from problem
+        raise
     finally:
-        early, signals.raised = signals.raised, True
+        signals.over = True
         for number in signals.errors:
             signal.signal(number, signal.SIG_IGN)
-        if not early:
+        if not signals.raised:
             sys.unraisablehook = former
 
 
@@ -94,23 +98,22 @@ class _Signals:
     errors: ClassVar[dict[int, type[BaseException]]] = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated}
 
     def __init__(self) -> None:
-        self.raised = False
+        self.raised = 0  # the signal
+        self.over = False
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
-        if not self.raised:
-            self.raised = True
+        if not self.raised and not self.over:
+            self.raised = number
             raise self.errors[number]
 
     def unraisable(self, ignored: sys.UnraisableHookArgs) -> None:
         """Raise a signal's error once more where a destructor or a callback from C has swallowed it."""
-        for number, error in self.errors.items():
-            if ignored.exc_type is error:
-                self.raised = False
-                again = threading.Timer(_AGAIN_SECONDS, signal.raise_signal, [number])
-                again.daemon = True
-                again.start()
-                return
-        # Once there was a signal, objects that it left half made complain when they go, and Python of a second signal
-        # that comes while it begins to ignore them.
-        if not self.raised:
+        if self.raised and ignored.exc_type is self.errors[self.raised]:
+            again = threading.Timer(_AGAIN_SECONDS, signal.raise_signal, [self.raised])
+            self.raised = 0
+            again.daemon = True
+            again.start()
+        # Once there was a signal, objects that it left half made complain when they go, and Python of one that comes
+        # while it begins to ignore them.
+        elif not self.raised and not self.over:
             sys.__unraisablehook__(ignored)

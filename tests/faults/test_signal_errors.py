@@ -1,0 +1,53 @@
+"""What becomes of a signal that comes where Python or a library does not let its error through."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+RUN = """
+import gc, signal, sys, time
+from pdac_cli.cli import process
+
+class Going:
+    def __del__(self):
+        signal.raise_signal({number})
+
+def swallowed():  # as by a destructor, or a callback from C
+    going = Going()
+    del going
+    for _ in range(100):
+        time.sleep(0.05)
+    sys.exit("the signal was lost")
+
+def changed():  # as by a library that gives errors of its own
+    try:
+        signal.raise_signal({number})
+    except BaseException as problem:
+        raise SystemError("a result with an exception set") from problem
+
+def half_made():  # an object complains when it goes
+    class Half:
+        def __del__(self):
+            self.missing
+    half = Half()
+    half.itself = half
+    signal.raise_signal({number})
+
+try:
+    with process.signals_raised():
+        {case}()
+except (KeyboardInterrupt, process.Terminated) as problem:
+    print(type(problem).__name__)
+gc.collect()
+"""
+
+
+@pytest.mark.parametrize(("number", "name"), [(2, "KeyboardInterrupt"), (15, "Terminated")])
+@pytest.mark.parametrize("case", ["swallowed", "changed", "half_made"])
+def test_a_signal_ends_the_run_once_and_in_silence(case: str, number: int, name: str) -> None:
+    command = [sys.executable, "-c", RUN.format(number=number, case=case)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"{name}\n", "")
