@@ -8,6 +8,7 @@ as ``python -m tests.faults.server COMMAND...``; it reads one request a line and
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import gc
@@ -40,6 +41,7 @@ def main() -> None:
     try:
         importlib.import_module("pdac_cli.cli").main()
     except SystemExit as end:
+        atexit._run_exitfuncs()
         os._exit(_flushed(int(end.code or 0)))
     except BaseException:  # noqa: BLE001 -- a process tells of whatever ended it
         traceback.print_exc()
@@ -155,6 +157,7 @@ def _watch(pid: int, out: int, err: int, after: float | None, number: int) -> di
 
 def _become(request: dict[str, Any]) -> None:
     """Turn this child into the process that was asked for."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the command has a handler: it would be our traceback
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for descriptor, name in ((1, request.get("stdout")), (2, request.get("stderr"))):
         _redirect(descriptor, name)
