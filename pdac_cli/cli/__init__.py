@@ -14,7 +14,15 @@ from pdac_cli.cli.experiment import experiment
 from pdac_cli.cli.extract import extract
 from pdac_cli.cli.fit import fit
 from pdac_cli.cli.merge import merge
-from pdac_cli.cli.process import INTERRUPTED, TERMINATED, Terminated, discard_output, safe_streams, signals_raised
+from pdac_cli.cli.process import (
+    ENDED,
+    INTERRUPTED,
+    TERMINATED,
+    Terminated,
+    discard_output,
+    safe_streams,
+    signals_raised,
+)
 from pdac_cli.cli.select import select
 from pdac_cli.cli.stream import stream
 from pdac_cli.cli.train_cl import train_cl
@@ -72,7 +80,7 @@ def _run() -> int:
     except KeyboardInterrupt:
         return _interrupted()
     except Terminated:
-        return _fail("terminated; every output is as it was before, or complete", TERMINATED)
+        return _fail(ENDED[TERMINATED], TERMINATED)
     except OSError as error:
         if error.errno is None or error.filename is not None:
             raise
@@ -90,7 +98,7 @@ def _interrupted() -> int:
     # An interrupt within the execution of a string, such as the making of a dataclass, would have the interpreter end
     # by SIGINT instead of our code, unless another string has been executed since.
     exec("")
-    return _fail("interrupted; every output is as it was before, or complete", INTERRUPTED)
+    return _fail(ENDED[INTERRUPTED], INTERRUPTED)
 
 
 def _fail(message: str, code: int) -> int:

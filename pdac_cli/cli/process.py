@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, ClassVar, TextIO, cast
 
+from pdac_cli.files.atomic import remove_left
+
 INTERRUPTED, TERMINATED = 130, 143  # 128 + the signal's number
+ENDED = {  # what is said of it
+    INTERRUPTED: "interrupted; every output is as it was before, or complete",
+    TERMINATED: "terminated; every output is as it was before, or complete",
+}
 _AGAIN_SECONDS = 0.01
+_GRACE_SECONDS = 5.0  # for leaving in good order
 
 
 class Terminated(BaseException):
@@ -26,6 +32,7 @@ def signals_raised() -> Iterator[None]:
     former, sys.unraisablehook = sys.unraisablehook, signals.unraisable
     for number in signals.errors:
         signal.signal(number, signals.handle)
+    signal.signal(signal.SIGALRM, signals.remember)
     try:
         yield
     except Exception as problem:
@@ -98,22 +105,36 @@ class _Signals:
     errors: ClassVar[dict[int, type[BaseException]]] = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated}
 
     def __init__(self) -> None:
-        self.raised = 0  # the signal
+        self.raised = self.again = 0  # the signal
         self.over = False
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
         if not self.raised and not self.over:
             self.raised = number
+            signal.setitimer(signal.ITIMER_REAL, _GRACE_SECONDS)
             raise self.errors[number]
 
     def unraisable(self, ignored: sys.UnraisableHookArgs) -> None:
         """Raise a signal's error once more where a destructor or a callback from C has swallowed it."""
         if self.raised and ignored.exc_type is self.errors[self.raised]:
-            again = threading.Timer(_AGAIN_SECONDS, signal.raise_signal, [self.raised])
-            self.raised = 0
-            again.daemon = True
-            again.start()
+            self.again, self.raised = self.raised, 0
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
         # Once there was a signal, objects that it left half made complain when they go, and Python of one that comes
         # while it begins to ignore them.
         elif not self.raised and not self.over:
             sys.__unraisablehook__(ignored)
+
+    def remember(self, _number: int, frame: FrameType | None) -> None:
+        """Come back to a signal whose error was swallowed, or after which the process has not ended.
+
+        Threads at work end when their work does; and an error that rises between two steps of a lock leaves it locked.
+        """
+        again, self.again = self.again, 0
+        if again:
+            self.handle(again, frame)
+        elif self.raised:
+            remove_left()
+            code = 128 + self.raised
+            with suppress(OSError):
+                os.write(2, f"error: {ENDED[code]}\n".encode())
+            os._exit(code)

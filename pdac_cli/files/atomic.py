@@ -200,7 +200,8 @@ def _remove(path: Path) -> None:
 
 
 @atexit.register
-def _remove_left() -> None:
+def remove_left() -> None:
+    """Remove what `removed_at_end` has not yet removed."""
     for path, process in list(_to_remove.items()):
         if process == os.getpid():  # and not that of a parent, of whose files a fork knows
             _remove(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -51,3 +52,30 @@ def test_a_signal_ends_the_run_once_and_in_silence(case: str, number: int, name:
     command = [sys.executable, "-c", RUN.format(number=number, case=case)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"{name}\n", "")
+
+
+STUCK = """
+import signal, sys, threading
+from pathlib import Path
+from pdac_cli.cli import process
+from pdac_cli.files.atomic import atomic_path
+
+process._GRACE_SECONDS = 0.2
+with process.signals_raised(), atomic_path(Path(sys.argv[1]), force=False):
+    lock = threading.Lock()
+    lock.acquire()
+    try:
+        signal.raise_signal({number})
+    finally:
+        lock.acquire()
+"""
+
+
+@pytest.mark.parametrize(("number", "word"), [(2, "interrupted"), (15, "terminated")])
+def test_a_process_that_cannot_leave_is_ended(tmp_path: Path, number: int, word: str) -> None:
+    """As where the signal came between two steps of a lock: nothing is left of it all the same."""
+    command = [sys.executable, "-c", STUCK.format(number=number), str(tmp_path / "out")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 128 + number
+    assert ended.stderr == f"error: {word}; every output is as it was before, or complete\n"
+    assert list(tmp_path.iterdir()) == []
