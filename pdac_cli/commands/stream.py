@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pdac_cli.commands.stopping import SIGNALS, stop_requests
+from pdac_cli.commands.stopping import stop_requests
 from pdac_cli.commands.stream_inputs import logits_of, note_seen, plan_legs
 from pdac_cli.commands.stream_report import Reporter, mean_log_density
 from pdac_cli.commands.stream_run import Run, begin, outcome_options
@@ -22,6 +22,7 @@ from pdac_cli.files.features import open_features
 from pdac_cli.files.follow import features_when_there
 from pdac_cli.files.index import Index, Source, index_suffix, write_index
 from pdac_cli.files.model import StoredModel, write_model
+from pdac_cli.files.signals import SIGNALS
 from pdac_cli.files.state import held_state
 from pdac_cli.options.stream import StreamOptions
 from pdac_cli.selection.streams.methods import STREAMING_METHODS

@@ -1,28 +1,39 @@
-"""Signals that wait."""
+"""Other handlers for signals in a block: signals that wait, or that only ask."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+Handler = Callable[[int, FrameType | None], None]
+
+
+@contextmanager
+def handled(signals: Sequence[signal.Signals], handler: Handler) -> Iterator[None]:
+    """Give these signals another handler in the block; nothing in other threads, where Python runs no handlers."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    former = {number: signal.signal(number, handler) for number in signals}
+    try:
+        yield
+    finally:
+        for number, before in former.items():
+            signal.signal(number, before)
 
 
 @contextmanager
 def deferred_signals() -> Iterator[None]:
     """Let Python's signal handlers run after the block only, not in the middle of a C library's work."""
-    if threading.current_thread() is not threading.main_thread():  # handlers run in the main thread only
-        yield
-        return
     arrived: list[int] = []
-    former = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    handled = {number: handler for number, handler in former.items() if callable(handler)}
-    for number in handled:
-        signal.signal(number, lambda number, _: arrived.append(number))
-    try:
+    with handled(
+        [number for number in SIGNALS if callable(signal.getsignal(number))],
+        lambda number, _: arrived.append(number),
+    ):
         yield
-    finally:
-        for number, handler in handled.items():
-            signal.signal(number, handler)
     for number in arrived:
         signal.raise_signal(number)
