@@ -8,7 +8,8 @@ worked on together or by how many threads then cannot change a single bit of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +19,8 @@ Array = NDArray[Any]
 ROWS = 128  # large enough for BLAS, small enough that padding a class of 500 rows wastes 2 %
 SEGMENT = 16  # 2,048 rows: what is read at once of a class too large to keep
 SEGMENT_ROWS = ROWS * SEGMENT
+
+Allocate = Callable[[tuple[int, ...]], Array]  # zeros of this shape, wherever there is room
 
 
 class ClassRows(Protocol):
@@ -57,3 +60,27 @@ def segments(count: int) -> Iterator[tuple[int, int]]:
 def block_count(count: int) -> int:
     """Return how many blocks hold `count` rows."""
     return -(-count // ROWS)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The projected rows of C classes, block by block, class after class."""
+
+    xi: Array  # (B, d, R), 0 beyond d_y and beyond the class's rows
+    starts: Array  # (C + 1,) the first block of each class
+    counts: Array  # (C,) rows of each class
+
+
+def empty_blocks(counts: Sequence[int], dim: int, allocate: Allocate = np.zeros) -> Blocks:
+    """Return blocks for classes of these sizes, to be filled by `fill`."""
+    starts = np.concatenate([[0], np.cumsum([block_count(n) for n in counts])])
+    return Blocks(allocate((int(starts[-1]), dim, ROWS)), starts, np.array(counts))
+
+
+def fill(blocks: Blocks, c: int, at: int, xi: Array) -> None:
+    """Lay projected rows of class c, from its row `at` (the first of a block) on, into their blocks.
+
+    xi (blocks, d_y, ROWS) has zeros after the class's last row.
+    """
+    first = blocks.starts[c] + at // ROWS
+    blocks.xi[first : first + len(xi), : xi.shape[1]] = xi

@@ -7,11 +7,12 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from pdac_cli.density.blocks import ROWS, Array, ClassRows, segments
+from pdac_cli.density.blocks import ROWS, Allocate, Array, ClassRows, empty_blocks, fill, segments
 from pdac_cli.density.device import NUMPY, Device
-from pdac_cli.density.em import Allocate, Room, empty_blocks, expectation_maximisation, fill, start
+from pdac_cli.density.em import expectation_maximisation, start
 from pdac_cli.density.mixture import Mixtures, cholesky, coefficients, e_step, quadratic
 from pdac_cli.density.projection import Projection, fit_projection, project, project_centred
+from pdac_cli.density.sweep import Room
 from pdac_cli.options.shared import DensityOptions
 from pdac_cli.rng import Purpose, row_uniforms
 

@@ -12,8 +12,7 @@ from typing import IO
 
 import numpy as np
 
-from pdac_cli.density.blocks import Array
-from pdac_cli.density.em import Allocate
+from pdac_cli.density.blocks import Allocate, Array
 from pdac_cli.errors import StorageError
 
 

@@ -6,9 +6,9 @@ from scipy.stats import multivariate_normal
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
-from pdac_cli.density import em
-from pdac_cli.density.blocks import ROWS
-from pdac_cli.density.em import empty_blocks, expectation_maximisation, fill, start
+from pdac_cli.density import sweep
+from pdac_cli.density.blocks import ROWS, empty_blocks, fill
+from pdac_cli.density.em import expectation_maximisation, start
 from pdac_cli.density.mixture import cholesky
 from pdac_cli.errors import DataError
 from tests.oracles import clustered, log_mixture
@@ -75,10 +75,10 @@ def test_one_component_is_the_closed_form():
     np.testing.assert_allclose(history[0, -1], expected, rtol=1e-10)
 
 
-@pytest.mark.parametrize(("piece", "keep"), [(em.PIECE, em._KEEP), (8, em._KEEP), (8, 1)])
+@pytest.mark.parametrize(("piece", "keep"), [(sweep.PIECE, sweep._KEEP), (8, sweep._KEEP), (8, 1)])
 def test_classes_together_are_bit_for_bit_the_classes_alone(piece, keep, monkeypatch):
-    monkeypatch.setattr(em, "PIECE", piece)
-    monkeypatch.setattr(em, "_KEEP", keep)
+    monkeypatch.setattr(sweep, "PIECE", piece)
+    monkeypatch.setattr(sweep, "_KEEP", keep)
     classes = [clustered(n, d, 3, seed=n) for n, d in [(5, 2), (128, 3), (3000, 3), (1, 1), (777, 3)]]
     together, history = fit(classes, 4, 6, dim=3)
     for c, xi in enumerate(classes):
@@ -91,14 +91,14 @@ def test_classes_together_are_bit_for_bit_the_classes_alone(piece, keep, monkeyp
 def test_pieces_change_nothing_but_rounding(monkeypatch):
     classes = [clustered(n, 3, 3, seed=n) for n in (2500, 700, 1030)]
     whole, history = fit(classes, 4, 6)
-    monkeypatch.setattr(em, "PIECE", 8)
+    monkeypatch.setattr(sweep, "PIECE", 8)
     pieces, pieces_history = fit(classes, 4, 6)
     np.testing.assert_allclose(pieces.sigma, whole.sigma, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(pieces_history, history, rtol=1e-7)
 
 
 def test_room_is_used_again_where_it_is_large_enough():
-    room = em.Room()
+    room = sweep.Room()
     first = room.take("phi", (3, 4))
     assert np.shares_memory(first, room.take("phi", (2, 5)))
     assert not np.shares_memory(first, room.take("other", (3, 4)))

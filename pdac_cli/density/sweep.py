@@ -1,0 +1,117 @@
+"""What one step of expectation–maximisation needs of the rows: likelihoods, Eqs. (5)–(6), and sums for Eq. (7).
+
+A class's rows are worked on in pieces of up to ``PIECE`` blocks; pieces of the same length, one of each class, are
+stacked and worked on in one call.  Products are taken piece by piece and sums added piece by piece, in order, so that
+no class's answer depends on the others (see `blocks`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from pdac_cli.density.blocks import ROWS, Array, Blocks
+from pdac_cli.density.device import Device
+from pdac_cli.density.mixture import quadratic, quadratic_shape, responsibilities
+
+PIECE = 80  # blocks, 10,240 rows: enough to hide Python's part, few enough to stay in the cache
+_FACTORS = 8  # rows whose densities are multiplied before a logarithm is taken
+_KEEP = 512  # blocks, 35 MB of φ in ten dimensions: above this, φ is made anew in every step
+
+
+class Room:
+    """A thread's memory for large temporary arrays: the system need not give it anew, and clear it, for every class."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, Array] = {}
+
+    def take(self, use: str, shape: tuple[int, ...]) -> Array:
+        """Return room for double precision numbers; what was there for the same use is lost."""
+        size = prod(shape)
+        if use not in self._arrays or len(self._arrays[use]) < size:
+            self._arrays[use] = np.empty(size)
+        return self._arrays[use][:size].reshape(shape)
+
+
+def by_tail(blocks: Blocks) -> Array:
+    """Return the classes in order of their last pieces' lengths, so that those of one length are neighbours: (C,)."""
+    return np.argsort((np.diff(blocks.starts) - 1) % PIECE, kind="stable")
+
+
+class Sweep:
+    """Passes over the rows of some classes."""
+
+    def __init__(self, blocks: Blocks, classes: Array, comps: int, device: Device, room: Room) -> None:
+        self.comps, self.device = comps, device
+        self._stacks = _stacks(blocks, classes, room)
+
+    def __call__(self, theta: Array, *, last: bool) -> tuple[Array, Array]:
+        """Return the sums r·φᵀ (C, L', K), not after the last step, and the log-likelihoods (C,): theta (C, L', K)."""
+        sums, log_likelihood = np.zeros_like(theta), np.zeros(len(theta))
+        device = self.device
+        for stack in self._stacks:
+            phi, coefficients = stack.phi(device), device.move(theta[stack.places])
+            r, largest, total = responsibilities(coefficients, phi, self.comps, device.xp, quick=not last)
+            # One logarithm for the product of a few rows; a padding row has the factor L.
+            products = device.host(device.xp.prod(total.reshape(len(phi), _FACTORS, -1), 1)).astype(np.float64)
+            padding = stack.length * ROWS - stack.rows
+            log_likelihood[stack.places] += device.host(device.xp.sum(largest, 1)) - padding * np.log(self.comps)
+            log_likelihood[stack.places] += np.log(products).sum(1)
+            if not last:
+                sums[stack.places] += device.host(r @ phi.swapaxes(1, 2))
+        return sums, log_likelihood
+
+
+@dataclass(frozen=True)
+class _Stack:
+    """Pieces of S classes that are worked on in one call."""
+
+    xi: Array  # (B, d, R) of all classes
+    places: slice  # of the S classes among those worked on
+    firsts: Array  # (S,) the first block of each piece
+    rows: Array  # (S,) rows of each that are not padding
+    length: int  # of each, in blocks
+    room: Array  # where φ is made, for this stack alone if it is kept
+    kept: list[Any] | None  # phi (S, K, n) on the device, once it is made; None where it is made anew in every step
+
+    def phi(self, device: Device) -> Any:
+        """Return the quadratic features on the device: (S, K, n)."""
+        if self.kept:
+            return self.kept[0]
+        xi = self.xi[self.firsts[:, None] + np.arange(self.length)]  # (S, blocks, d, R)
+        xi = xi.swapaxes(1, 2).reshape(len(xi), -1, self.length * ROWS)
+        valid = np.arange(self.length * ROWS) < self.rows[:, None]
+        phi = quadratic(device.move(xi), device.move(valid), device.move(self.room), device.xp)
+        if self.kept is not None:
+            self.kept.append(phi)
+        return phi
+
+
+def _stacks(blocks: Blocks, classes: Array, room: Room) -> list[_Stack]:
+    """Cut the classes into pieces and stack the last pieces of one length; a class's come in order."""
+    starts, ends, counts = blocks.starts[classes], blocks.starts[classes + 1], blocks.counts[classes]
+    keep = (ends - starts).sum() <= _KEEP
+
+    def stack(places: slice, firsts: Array, length: int) -> None:
+        rows = np.minimum(counts[places] - (firsts - starts[places]) * ROWS, length * ROWS)
+        shape = quadratic_shape(len(firsts), blocks.xi.shape[1], length * ROWS)
+        phi = room.take(f"phi {len(stacks) if keep else 0}", shape)
+        stacks.append(_Stack(blocks.xi, places, firsts, rows, length, phi, [] if keep else None))
+
+    stacks: list[_Stack] = []
+    lengths = (ends - starts - 1) % PIECE + 1
+    for place, (first, end) in enumerate(zip(starts, ends - lengths, strict=True)):
+        for at in range(first, end, PIECE):
+            stack(slice(place, place + 1), np.array([at]), PIECE)
+    at = 0
+    for length, alike in groupby(lengths.tolist()):
+        stop = at + len(list(alike))
+        for place in range(at, stop, PIECE // length):
+            some = slice(place, min(place + PIECE // length, stop))
+            stack(some, (ends - lengths)[some], length)
+        at = stop
+    return stacks
