@@ -10,6 +10,7 @@ import numpy as np
 
 from pdac_cli.commands.input import open_input, tell_left_out
 from pdac_cli.console import Console, facts, size_text
+from pdac_cli.density import kernel
 from pdac_cli.density.device import NUMPY, Device
 from pdac_cli.density.model import Model
 from pdac_cli.engine import local
@@ -111,10 +112,12 @@ def announce_plan(
         return
     seconds = fit_seconds(source, classes, options, plan, device)
     size = source.n * source.dim * source.dtype.itemsize
+    slow = device.is_numpy and kernel.compiled is None
     console.note(
         f"plan: {source.n:,} rows x {source.dim:,} ({source.dtype}), {len(classes.labels):,} classes, one pass; "
         f"rows grouped by class in {'memory' if plan.in_memory else 'a scratch file'} ({size_text(size)}); "
         f"{plan.jobs} threads, memory bound {size_text(plan.memory)}; about {seconds:.0f} s"
+        + ("; EM by NumPy, as pdac was installed where there was no C compiler" if slow else "")
     )
 
 

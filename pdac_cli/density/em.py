@@ -9,7 +9,7 @@ import numpy as np
 from pdac_cli.density.blocks import ROWS, Array, Blocks
 from pdac_cli.density.device import NUMPY, Device
 from pdac_cli.density.mixture import Mixtures, coefficients_of, mixtures_of, moments_of, second_moments
-from pdac_cli.density.sweep import Room, Sweep, by_tail
+from pdac_cli.density.sweep import Room, by_tail, sweep_over
 
 
 def start(blocks: Blocks, dims: Array, variance: Array, chosen: Sequence[Array], comps: int) -> Mixtures:
@@ -42,7 +42,7 @@ def expectation_maximisation(
     history = np.full((len(alpha), iterations + 1), np.nan)
     active = by_tail(blocks)
     room = room or Room()
-    sweep = Sweep(blocks, active, comps, device, room)
+    sweep = sweep_over(blocks, active, comps, device, room)
     for step in range(iterations + 1):
         theta = coefficients_of(alpha[active], moments[active], dims[active])
         sums, log_likelihood = sweep(theta, last=step == iterations)
@@ -51,7 +51,7 @@ def expectation_maximisation(
             going = history[active, step] - history[active, step - 1] >= tol
             if not going.all():
                 active, sums = active[going], sums[going]
-                sweep = Sweep(blocks, active, comps, device, room)
+                sweep = sweep_over(blocks, active, comps, device, room)
         if step == iterations or not len(active):
             break
         weights = sums[:, :comps, 0]

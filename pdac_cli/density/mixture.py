@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from pdac_cli.density import kernel
 from pdac_cli.density.blocks import Array
 from pdac_cli.errors import DataError
 
@@ -70,20 +71,29 @@ def coefficients(mixtures: Mixtures) -> Array:
 def coefficients_of(alpha: Array, moments: Array, dims: Array) -> Array:
     """Return the same from the components' second moments (C, L, d + 1, d + 1)."""
     classes, comps, width, _ = moments.shape
-    upper, _, halve = _packing(width)
-    factor = cholesky(moments)
-    root = np.linalg.inv(factor)
-    inverse = root.swapaxes(-1, -2) @ root
-    theta = np.zeros((classes, -(-comps // 4) * 4, len(upper)))
+    inverse, half_log = _inverses(moments)
+    theta = np.zeros((classes, -(-comps // 4) * 4, inverse.shape[2]))
     used = theta[:, :comps]
-    np.multiply(inverse.reshape(classes, comps, -1).take(upper, axis=2), halve, out=used)
-    # The determinant is the square of the diagonal's product, the inverse's corner 1 + μᵀΣ⁻¹μ.
-    diagonal = factor.reshape(classes, comps, -1)[..., :: width + 1]
+    np.multiply(inverse, _packing(width)[2], out=used)
+    # The moments' determinant is Σ's, their inverse's corner 1 + μᵀΣ⁻¹μ.
     with np.errstate(divide="ignore"):
-        constant = used[..., 0] + np.log(alpha) - np.log(diagonal).sum(-1)
+        constant = used[..., 0] + np.log(alpha) - half_log
     constant += 0.5 - 0.5 * _LOG_2PI * dims[:, None]
     used[..., 0] = np.maximum(constant, _NEVER)
     return theta
+
+
+def _inverses(moments: Array) -> tuple[Array, Array]:
+    """Return the upper triangles of the inverses and half the log-determinants: (C, L, w, w) -> (C, L, K), (C, L)."""
+    upper, _, _ = _packing(moments.shape[-1])
+    if kernel.compiled is not None:
+        inverse, half_log = np.empty((*moments.shape[:2], len(upper))), np.empty(moments.shape[:2])
+        if kernel.compiled.inverses(np.ascontiguousarray(moments), inverse, half_log, moments.shape[-1]):
+            return inverse, half_log
+    factor = cholesky(moments)
+    root = np.linalg.inv(factor)
+    flat = (root.swapaxes(-1, -2) @ root).reshape(*moments.shape[:2], -1)
+    return flat.take(upper, axis=2), np.log(np.diagonal(factor, axis1=-2, axis2=-1)).sum(-1)
 
 
 @cache

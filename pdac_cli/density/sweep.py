@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import groupby
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from pdac_cli.density import kernel
 from pdac_cli.density.blocks import ROWS, Array, Blocks
 from pdac_cli.density.device import Device
 from pdac_cli.density.mixture import quadratic, quadratic_shape, responsibilities
@@ -42,15 +43,43 @@ def by_tail(blocks: Blocks) -> Array:
     return np.argsort((np.diff(blocks.starts) - 1) % PIECE, kind="stable")
 
 
-class Sweep:
+class Sweep(Protocol):
     """Passes over the rows of some classes."""
+
+    def __call__(self, theta: Array, *, last: bool) -> tuple[Array, Array]:
+        """Return the sums r·φᵀ (C, L', K), not after the last step, and the log-likelihoods (C,): theta (C, L', K)."""
+
+
+def sweep_over(blocks: Blocks, classes: Array, comps: int, device: Device, room: Room) -> Sweep:
+    """Return the passes over these classes' rows: in C where it was compiled, or by the device's products."""
+    if device.is_numpy and kernel.compiled is not None:
+        return _Compiled(blocks, classes, comps)
+    return _Stacked(blocks, classes, comps, device, room)
+
+
+class _Compiled:
+    """Passes made in C."""
+
+    def __init__(self, blocks: Blocks, classes: Array, comps: int) -> None:
+        self.xi, self.comps = blocks.xi, comps
+        self.firsts, self.counts = (part[classes].astype(np.int64) for part in (blocks.starts, blocks.counts))
+
+    def __call__(self, theta: Array, *, last: bool) -> tuple[Array, Array]:
+        sums, log_likelihood = np.zeros_like(theta), np.zeros(len(theta))
+        out = sums[:0] if last else sums
+        sizes = self.xi.shape[1], self.comps, theta.shape[1]
+        kernel.compiled.sweep(self.xi, self.firsts, self.counts, theta, out, log_likelihood, *sizes)
+        return sums, log_likelihood
+
+
+class _Stacked:
+    """Passes made of matrix products."""
 
     def __init__(self, blocks: Blocks, classes: Array, comps: int, device: Device, room: Room) -> None:
         self.comps, self.device = comps, device
         self._stacks = _stacks(blocks, classes, room)
 
     def __call__(self, theta: Array, *, last: bool) -> tuple[Array, Array]:
-        """Return the sums r·φᵀ (C, L', K), not after the last step, and the log-likelihoods (C,): theta (C, L', K)."""
         sums, log_likelihood = np.zeros_like(theta), np.zeros(len(theta))
         device = self.device
         for stack in self._stacks:

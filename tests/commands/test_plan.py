@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pdac_cli.commands import fit as fit_command
+from pdac_cli.density import kernel
 from tests.conftest import SAMPLE
 from tests.processes import measured
 
@@ -25,6 +26,16 @@ def test_the_plan_is_told_before_long_work_only(pdac, tmp_path, monkeypatch):
     assert "plan:" not in pdac("fit", SAMPLE, "-o", tmp_path / "c.h5", "-q").err
     assert "plan:" in pdac("select", SAMPLE, "--budget", 20, "--method", "pdac").err
     assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
+
+
+def test_the_plan_tells_that_the_inner_loops_are_not_compiled(pdac, tmp_path, monkeypatch):
+    monkeypatch.setattr(fit_command, "WORTH_ESTIMATING", 1)
+    said = [pdac("fit", SAMPLE, "-o", tmp_path / "a.h5").err]
+    monkeypatch.setattr(kernel, "compiled", None)
+    said += [
+        pdac("fit", SAMPLE, "-o", tmp_path / name, *more).err for name, more in (("b", ()), ("c", ("--device", "cpu")))
+    ]
+    assert ["no C compiler" in text for text in said] == [False, True, False]
 
 
 def test_a_bar_with_the_time_left_is_shown_at_a_terminal_only(tmp_path):

@@ -6,12 +6,21 @@ from scipy.stats import multivariate_normal
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
-from pdac_cli.density import sweep
+from pdac_cli.density import kernel, sweep
 from pdac_cli.density.blocks import ROWS, empty_blocks, fill
 from pdac_cli.density.em import expectation_maximisation, start
 from pdac_cli.density.mixture import cholesky
 from pdac_cli.errors import DataError
 from tests.oracles import clustered, log_mixture
+
+
+@pytest.fixture(autouse=True, params=["C", "NumPy"])
+def way(request, monkeypatch):
+    """Every test holds for both ways to make the passes."""
+    if request.param == "NumPy":
+        monkeypatch.setattr(kernel, "compiled", None)
+    elif kernel.compiled is None:
+        pytest.skip("not compiled")
 
 
 def fit(classes, comps, iterations, ridge=1e-6, tol=None, dim=None):

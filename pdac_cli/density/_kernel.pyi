@@ -1,0 +1,15 @@
+from pdac_cli.density.blocks import Array
+
+def sweep(
+    xi: Array,
+    firsts: Array,
+    counts: Array,
+    theta: Array,
+    sums: Array,
+    log_likelihood: Array,
+    dim: int,
+    comps: int,
+    padded: int,
+    /,
+) -> None: ...
+def inverses(matrices: Array, inverses: Array, half_logs: Array, width: int, /) -> bool: ...

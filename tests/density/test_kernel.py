@@ -1,0 +1,203 @@
+"""The inner loops in C, beside plain NumPy and closed forms."""
+
+import importlib.machinery
+import importlib.util
+import os
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import expit, logsumexp
+
+from pdac_cli.density import kernel
+from pdac_cli.density.blocks import ROWS, empty_blocks, fill
+from pdac_cli.density.mixture import coefficients_of
+from pdac_cli.errors import DataError
+from tests.oracles import clustered
+
+SOURCE = Path(kernel.__file__).with_name("_kernel.c")
+COMPILER = shutil.which(os.environ.get("CC", "cc"))
+HEADERS = Path(sysconfig.get_path("include"), "Python.h").exists()
+can_compile = pytest.mark.skipif(not (COMPILER and HEADERS), reason="no C compiler or no Python headers")
+
+
+@can_compile
+def test_it_is_built_where_there_is_a_compiler():
+    assert kernel.compiled is not None
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """The same without AVX2, as on other processors, compiled with all warnings as errors."""
+    if not (COMPILER and HEADERS):
+        pytest.skip("no C compiler or no Python headers")
+    target = tmp_path_factory.mktemp("plain") / "_kernel.so"
+    flags = ["-O2", "-shared", "-fPIC", "-DNO_AVX2", "-Wall", "-Wextra", "-Werror", "-Wno-psabi"]
+    include = f"-I{sysconfig.get_path('include')}"
+    subprocess.run([COMPILER, *flags, include, str(SOURCE), "-o", str(target), "-lm"], check=True)
+    loader = importlib.machinery.ExtensionFileLoader("_kernel", str(target))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("_kernel", loader))
+    loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(params=["best", "plain"])
+def built(request):
+    if request.param == "plain":
+        return request.getfixturevalue("plain")
+    return kernel.compiled or pytest.skip("not compiled")
+
+
+def blocks_of(classes):
+    dim = classes[0].shape[1]
+    blocks = empty_blocks([len(xi) for xi in classes], dim)
+    for c, xi in enumerate(classes):
+        padded = np.zeros((-len(xi) // ROWS * -ROWS, dim))
+        padded[: len(xi)] = xi
+        fill(blocks, c, 0, padded.reshape(-1, ROWS, dim).swapaxes(1, 2))
+    return blocks
+
+
+def quadratic_rows(xi):
+    """[1, x_i, x_i x_j (i ≤ j)] of each row: (n, K)."""
+    z = np.column_stack([np.ones(len(xi)), xi])
+    i, j = np.triu_indices(z.shape[1])
+    return z[:, i] * z[:, j]
+
+
+def swept(built, classes, theta, comps):
+    blocks = blocks_of(classes)
+    sums, likelihood = np.full(theta.shape, np.nan), np.full(len(classes), np.nan)
+    starts, counts = blocks.starts[:-1].astype(np.int64), blocks.counts.astype(np.int64)
+    built.sweep(blocks.xi, starts, counts, theta, sums, likelihood, classes[0].shape[1], comps, theta.shape[1])
+    return sums[:, :comps], likelihood
+
+
+@pytest.mark.parametrize("comps", [1, 2, 3, 4, 6, 7, 8, 9, 15, 23])
+@pytest.mark.parametrize("dim", [1, 2, 5, 10])
+def test_a_pass_is_the_sums_written_out(built, comps, dim):
+    rng = np.random.default_rng(comps * 100 + dim)
+    classes = [rng.standard_normal((n, dim)) for n in (1, 127, 128, 129, 700)]
+    theta = rng.standard_normal((len(classes), -(-comps // 4) * 4, (dim + 1) * (dim + 2) // 2))
+    sums, likelihood = swept(built, classes, theta, comps)
+    for c, xi in enumerate(classes):
+        phi = quadratic_rows(xi)
+        log_p = phi @ theta[c, :comps].T
+        r = np.exp(log_p - logsumexp(log_p, axis=1, keepdims=True))
+        np.testing.assert_allclose(sums[c], r.T @ phi, rtol=1e-11, atol=1e-12 * len(xi))
+        np.testing.assert_allclose(likelihood[c], logsumexp(log_p, axis=1).sum(), rtol=1e-13, atol=1e-13 * len(xi))
+
+
+def test_responsibilities_are_right_to_the_last_digits_over_the_whole_range(built):
+    apart = np.concatenate([np.geomspace(1e-9, 700, 500), np.linspace(0, 700, 501)])
+    theta = np.zeros((len(apart), 4, 3))
+    theta[:, 1, 0] = -apart
+    sums, likelihood = swept(built, [np.zeros((1, 1))] * len(apart), theta, 2)
+    np.testing.assert_allclose(sums[:, 1, 0], expit(-apart), rtol=3e-15)
+    np.testing.assert_allclose(likelihood, np.log1p(np.exp(-apart)), atol=3e-16)
+
+
+@pytest.mark.parametrize("apart", [709.0, 1e4, 1e30, np.inf])
+def test_a_component_out_of_reach_gets_nothing(built, apart):
+    theta = np.zeros((1, 4, 3))
+    theta[0, 1, 0] = -apart
+    sums, likelihood = swept(built, [np.zeros((3, 1))], theta, 2)
+    assert sums[0, 1, 0] == 0.0
+    assert sums[0, 0, 0] == 3.0
+    assert likelihood[0] == 0.0
+
+
+def test_what_is_not_a_number_is_not_hidden(built):
+    theta = np.zeros((1, 4, 3))
+    theta[0, 0, 0] = np.nan
+    sums, _ = swept(built, [np.zeros((3, 1))], theta, 2)
+    assert np.isnan(sums).any()
+
+
+def test_a_row_counts_the_same_wherever_it_stands(built):
+    rng = np.random.default_rng(0)
+    theta, row = rng.standard_normal((1, 8, 21)), rng.standard_normal(5)
+    found = set()
+    for at in (0, 1, 5, 127, 128, 200):
+        xi = np.zeros((at + 1, 5))
+        xi[at] = row
+        shifted = theta.copy()
+        shifted[0, :, 0] = 0.0
+        _, likelihood = swept(built, [xi[at:]], shifted, 7)
+        together, _ = swept(built, [xi], shifted, 7)
+        alone, _ = swept(built, [xi[:at]], shifted, 7) if at else (np.zeros((1, 7, 21)), None)
+        found.add(likelihood.tobytes())
+        np.testing.assert_allclose((together - alone)[0, :, 20], swept(built, [row[None]], shifted, 7)[0][0, :, 20])
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 11, 40])
+@pytest.mark.parametrize("count", [1, 3, 4, 70])
+def test_inverses_are_lapacks(built, width, count):
+    root = np.random.default_rng(width).standard_normal((count, width, width + 3))
+    matrices = root @ root.swapaxes(1, 2)
+    i, j = np.triu_indices(width)
+    inverses, half_logs = np.empty((count, len(i))), np.empty(count)
+    assert built.inverses(matrices, inverses, half_logs, width)
+    np.testing.assert_allclose(inverses, np.linalg.inv(matrices)[:, i, j], rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(half_logs, np.linalg.slogdet(matrices)[1] / 2, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("place", [0, 3, 6])
+@pytest.mark.parametrize("wrong", [-1.0, 0.0, np.nan])
+def test_a_matrix_without_an_inverse_is_told_wherever_it_stands(built, place, wrong):
+    matrices = np.tile(np.eye(3), (7, 1, 1))
+    matrices[place, 2, 2] = wrong
+    assert not built.inverses(matrices, np.empty((7, 6)), np.empty(7), 3)
+
+
+def test_a_collapsed_component_is_the_same_error_with_and_without():
+    moments = np.tile(np.eye(3), (1, 2, 1, 1))
+    moments[0, 1, 2, 2] = -0.25
+    with pytest.raises(DataError, match=r"the eigenvalue -0.25, expected more than 0; raise --ridge"):
+        coefficients_of(np.full((1, 2), 0.5), moments, np.array([2]))
+
+
+@pytest.mark.parametrize("change", [
+    {"theta": np.zeros((2, 4, 5))}, {"sums": np.zeros((1, 4, 6))}, {"likelihood": np.zeros(1)},
+    {"counts": np.array([128])}, {"counts": np.array([128, 129])}, {"counts": np.array([-1, 5])},
+    {"firsts": np.array([0, 2])}, {"firsts": np.array([-1, 0])}, {"firsts": np.array([2**62, 0])},
+    {"counts": np.array([2**63 - 1, 5])},
+    {"xi": np.zeros((1, 2, ROWS))}, {"dim": 3}, {"dim": 0}, {"comps": 5}, {"comps": 0}, {"padded": 3},
+])  # fmt: skip
+def test_arrays_that_do_not_go_together_are_refused(built, change):
+    right = {
+        "xi": np.zeros((2, 2, ROWS)), "firsts": np.array([0, 1]), "counts": np.array([128, 5]),
+        "theta": np.zeros((2, 4, 6)), "sums": np.zeros((2, 4, 6)), "likelihood": np.zeros(2),
+        "dim": 2, "comps": 4, "padded": 4,
+    }  # fmt: skip
+    built.sweep(*right.values())
+    with pytest.raises(ValueError, match="do not go together"):
+        built.sweep(*(right | change).values())
+
+
+def test_arrays_that_cannot_be_written_or_are_not_in_order_are_refused(built):
+    matrices, inverses, half_logs = np.tile(np.eye(2), (4, 1, 1)), np.empty((4, 3)), np.empty(4)
+    with pytest.raises(ValueError, match="do not go together"):
+        built.inverses(matrices, inverses, half_logs, 3)
+    with pytest.raises(ValueError, match="do not go together"):
+        built.inverses(matrices[:0], inverses[:0], half_logs[:0], 0)
+    half_logs.flags.writeable = False
+    with pytest.raises((BufferError, TypeError, ValueError)):
+        built.inverses(matrices, inverses, half_logs, 2)
+    with pytest.raises((BufferError, TypeError, ValueError)):
+        built.inverses(matrices[::2], inverses[:2], np.empty(2), 2)
+
+
+def test_em_with_and_without_are_the_same_but_for_rounding(monkeypatch):
+    from tests.density.test_mixture import fit
+
+    classes = [clustered(n, 3, 3, seed=n) for n in (40, 700, 1030)]
+    ours, history = fit(classes, 4, 8)
+    monkeypatch.setattr(kernel, "compiled", None)
+    theirs, their_history = fit(classes, 4, 8)
+    np.testing.assert_allclose(ours.sigma, theirs.sigma, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(history, their_history, rtol=1e-6)
