@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg.blas import dsymm, dsyrk
 
 from pdac_cli.density.blocks import Array
-from pdac_cli.density.projection import top_eigenvectors
+from pdac_cli.density.eigenvectors import top_eigenvectors
 from pdac_cli.options.shared import Solver
 from pdac_cli.options.stream import StreamSolver
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
+from scipy.sparse.linalg import LinearOperator
 
 from pdac_cli.density.blocks import ROWS, Array, ClassRows, block_count, segments, work_dtype
 from pdac_cli.density.device import NUMPY, Device
+from pdac_cli.density.eigenvectors import lanczos, top_eigenvectors
 from pdac_cli.options.shared import Solver
 
-_DENSE = 96  # below this size LAPACK's full decomposition is as fast as Lanczos
 _KEEP = 1 << 25  # numbers: a class up to this size is read once and kept, a larger one is read on every pass
 _SMALL, _LARGE = 2.0**-40, 2.0**60  # between these a class's mean square distance is safe in single precision
 _FAR = 2.0**-8  # of the mean's square: rounding in a mean above this may shift a class by 1e-5 of its extent
@@ -62,45 +61,6 @@ def fix_signs(W: Array) -> Array:
     largest = np.argmax(np.abs(W), axis=0)
     flip = np.where(W[largest, np.arange(W.shape[1])] < 0, -1, 1).astype(W.dtype)
     return np.ascontiguousarray(W * flip)
-
-
-def top_eigenvectors(A: Array, count: int, solver: Solver) -> tuple[Array, Array]:
-    """Return the `count` largest eigenvalues, descending, and their eigenvectors: A (m, m) -> (count,), (m, count).
-
-    Lanczos with implicit restarts (ARPACK) from a fixed start; LAPACK where the matrix is small, where `solver` says
-    exact, and where Lanczos has not converged.
-    """
-    if solver is Solver.FAST and len(A) > max(_DENSE, 4 * count):
-        with suppress(ArpackError):
-            return _lanczos(_Matrix(A), count)
-    values, vectors = np.linalg.eigh(A)
-    return values[::-1][:count], vectors[:, ::-1][:, :count]
-
-
-def _lanczos(operator: LinearOperator, count: int) -> tuple[Array, Array]:
-    """Return the `count` largest eigenvalues, descending, and their eigenvectors, from a fixed start."""
-    size, dtype = operator.shape[0], operator.dtype
-    # The tolerance is relative to the eigenvalue; the vectors' error in captured variance is its square.
-    tol = 1e-5 if dtype == np.float32 else 1e-10
-    start = np.random.default_rng(size)
-    first = start.standard_normal(size).astype(dtype)
-    values, vectors = eigsh(operator, k=count, which="LA", tol=tol, v0=first, rng=start)
-    order = np.argsort(values)[::-1]
-    return values[order], vectors[:, order]
-
-
-class _Matrix(LinearOperator):  # type: ignore[misc]
-    """A dense matrix without the checks that SciPy's own wrapper makes at every product, which cost more than it."""
-
-    def __init__(self, A: Array) -> None:
-        super().__init__(A.dtype, A.shape)
-        self.A = A
-
-    def _matvec(self, x: Array) -> Array:
-        product: Array = self.A.dot(x)
-        return product
-
-    matvec = _matvec
 
 
 class _Covariance(LinearOperator):  # type: ignore[misc]
@@ -238,7 +198,7 @@ def _top_directions(centred: Centred, dim: int, solver: Solver, device: Device) 
     if centred.constant:
         return np.zeros(0), np.zeros((features, 0), centred.dtype)
     if products is None:
-        return _lanczos(_Covariance(centred), dim)
+        return lanczos(_Covariance(centred), dim)
     values, W = _eigenvectors(products, min(dim, count, features), solver, device)
     if count < features:
         W = centred.together().T @ W

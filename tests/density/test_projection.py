@@ -4,7 +4,8 @@ from scipy.linalg import subspace_angles
 from sklearn.decomposition import PCA
 
 from pdac_cli.density import projection as projection_module
-from pdac_cli.density.projection import fit_projection, fix_signs, project, top_eigenvectors
+from pdac_cli.density.eigenvectors import top_eigenvectors
+from pdac_cli.density.projection import fit_projection, fix_signs, project
 from pdac_cli.options.shared import Solver
 from tests.oracles import MemoryRows, features
 
