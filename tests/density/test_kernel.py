@@ -192,6 +192,48 @@ def test_arrays_that_cannot_be_written_or_are_not_in_order_are_refused(built):
         built.inverses(matrices[::2], inverses[:2], np.empty(2), 2)
 
 
+@pytest.mark.parametrize("size", [1, 7, 16, 100, 203])
+def test_steps_of_lanczos_give_an_orthonormal_basis_in_which_the_matrix_is_tridiagonal(built, size):
+    rng, steps = np.random.default_rng(size), min(size - 1, 30) or 1
+    h = rng.standard_normal((2 * size, size))
+    A = (h.T @ h).astype("f4")
+    V, T = np.zeros((steps + 1, size), "f4"), np.zeros((2, steps))
+    V[0] = 1 / np.sqrt(size)
+    half = steps // 2
+    first, diagonals = V[: half + 1].copy(), T[:, :half].copy()
+    if half:
+        assert built.lanczos(A, first, diagonals[0], diagonals[1], 0, half) == half
+        V[: half + 1], T[:, :half] = first, diagonals
+    done = built.lanczos(A, V, T[0], T[1], half, steps)
+    assert done == (steps if size > 1 else 0)
+    V, T = V.astype("f8"), T[:, :steps]
+    np.testing.assert_allclose(V[: done + 1] @ V[: done + 1].T, np.eye(done + 1), atol=1e-5)
+    tridiagonal = np.diag(T[0]) + np.diag(T[1, :-1], 1) + np.diag(T[1, :-1], -1)
+    np.testing.assert_allclose(V[:steps] @ A @ V[:steps].T, tridiagonal, atol=1e-5 * np.linalg.norm(A, 2))
+
+
+def test_lanczos_tells_where_the_matrix_does_not_lead_out_of_the_span(built):
+    A = np.diag(np.arange(1.0, 101.0)).astype("f4")
+    V = np.zeros((21, 100), "f4")
+    V[0, :3] = 1 / np.sqrt(3)  # three eigenvectors: the third step leads nowhere
+    assert built.lanczos(A, V, np.zeros(20), np.zeros(20), 0, 20) == 2
+    assert built.lanczos(np.full_like(A, np.nan), V, np.zeros(20), np.zeros(20), 0, 20) == 0
+
+
+@pytest.mark.parametrize("change", [
+    {"A": np.zeros((9, 10), "f4")}, {"V": np.zeros((5, 10), "f4")}, {"diagonal": np.zeros(4)}, {"beside": np.zeros(6)},
+    {"first": -1}, {"first": 6}, {"last": 4}, {"last": 0}, {"last": -1}, {"V": np.zeros((6, 10), "f8")},
+])  # fmt: skip
+def test_matrices_that_do_not_go_together_are_refused(built, change):
+    right = {
+        "A": np.eye(10, dtype="f4"), "V": np.ones((6, 10), "f4"), "diagonal": np.zeros(5), "beside": np.zeros(5),
+        "first": 0, "last": 5,
+    }  # fmt: skip
+    built.lanczos(*right.values())
+    with pytest.raises(ValueError, match="do not go together"):
+        built.lanczos(*(right | change).values())
+
+
 def test_em_with_and_without_are_the_same_but_for_rounding(monkeypatch):
     from tests.density.test_mixture import fit
 

@@ -3,6 +3,7 @@ import pytest
 from scipy.linalg import subspace_angles
 from sklearn.decomposition import PCA
 
+from pdac_cli.density import kernel
 from pdac_cli.density import projection as projection_module
 from pdac_cli.density.eigenvectors import top_eigenvectors
 from pdac_cli.density.projection import fit_projection, fix_signs, project
@@ -90,6 +91,64 @@ def test_lanczos_that_cannot_converge_falls_back_to_lapack():
     values, vectors = top_eigenvectors(np.eye(200), 10, Solver.FAST)
     np.testing.assert_allclose(values, 1)
     np.testing.assert_allclose(vectors.T @ vectors, np.eye(10), atol=1e-10)
+
+
+SPECTRA = {
+    "slow": 1 / np.arange(1.0, 401.0),
+    "fast": 0.5 ** np.arange(400.0),
+    "steep": 10.0 ** -np.arange(400.0).clip(0, 30),
+    "pairs": np.repeat(0.8 ** np.arange(200.0), 2),
+    "triples": np.repeat(0.8 ** np.arange(134.0), 3)[:400],
+    "nine and noise": np.concatenate([np.full(9, 100.0), np.linspace(1, 0.9, 391)]),
+    "one and flat": np.concatenate([[10.0], np.ones(399)]),
+    "flat": np.ones(400),
+    "linear": np.linspace(1, 0.5, 400),
+    "rank 12": np.concatenate([np.arange(12.0, 0, -1), np.zeros(388)]),
+    "rank 5": np.concatenate([np.arange(5.0, 0, -1), np.zeros(395)]),
+    "twenty equal": np.concatenate([np.ones(20), np.zeros(380)]),
+}
+
+
+@pytest.mark.parametrize("way", ["C", "SciPy"])
+@pytest.mark.parametrize("scale", [1.0, 1e-12, 1e12])
+@pytest.mark.parametrize("name", SPECTRA)
+def test_any_spectrum_in_single_precision(name, scale, way, monkeypatch):
+    if way == "SciPy":
+        monkeypatch.setattr(kernel, "compiled", None)
+    spectrum = SPECTRA[name] * scale
+    Q, _ = np.linalg.qr(np.random.default_rng(3).standard_normal((400, 400)))
+    A = ((Q * spectrum) @ Q.T).astype("f4")
+    A = (A + A.T) / 2
+    values, U = top_eigenvectors(A, 10, Solver.FAST)
+    exact = np.linalg.eigvalsh(A.astype("f8"))[::-1][:10]
+    np.testing.assert_allclose(values, exact, atol=1e-5 * exact[0])
+    U = U.astype("f8")
+    np.testing.assert_allclose(U.T @ U, np.eye(10), atol=1e-5)
+    assert np.trace(U.T @ A @ U) == pytest.approx(exact.sum(), rel=1e-4)
+    if spectrum[9] > 1.05 * spectrum[10] and spectrum[9] > 1e-3 * spectrum[0]:
+        assert np.rad2deg(subspace_angles(U, Q[:, :10]).max()) < 0.1
+
+
+@pytest.mark.parametrize("way", ["C", "SciPy"])
+@pytest.mark.parametrize("seed", range(6))
+def test_an_eigenvalue_of_five_eigenvectors_is_found_five_times(seed, way, monkeypatch):
+    if way == "SciPy":
+        monkeypatch.setattr(kernel, "compiled", None)
+    spectrum = np.repeat(0.8 ** np.arange(80.0), 5)
+    Q, _ = np.linalg.qr(np.random.default_rng(seed).standard_normal((400, 400)))
+    values, _ = top_eigenvectors(((Q * spectrum) @ Q.T).astype("f4"), 10, Solver.FAST)
+    np.testing.assert_allclose(values, spectrum[:10], atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [1, 3, 40])
+@pytest.mark.parametrize("size", [203, 512])
+def test_any_number_of_directions(size, count):
+    h = features(2000, size, dtype="f4")
+    A = h.T @ h
+    values, U = top_eigenvectors(A, count, Solver.FAST)
+    exact, E = np.linalg.eigh(A.astype("f8"))
+    np.testing.assert_allclose(values, exact[::-1][:count], rtol=1e-5)
+    assert np.rad2deg(subspace_angles(U.astype("f8"), E[:, -count:]).max()) < 0.1
 
 
 @pytest.mark.parametrize("n", [100, 9000])
