@@ -137,6 +137,9 @@ def test_classes_are_counted_in_any_chunks(source):
     np.testing.assert_array_equal(counted.counts, [1, 150, 900, 2400])
     np.testing.assert_array_equal(counted.codes(np.array([40, 2, 3])), [3, 0, 1])
     np.testing.assert_array_equal(Classes(np.arange(5, 9), np.ones(4)).codes(np.array([8, 5], np.int16)), [3, 0])
+    wide = count_classes(ArraySource(source.h[:4], np.array([10**12, -3, 5, 10**12])), PLAN, InputOptions())
+    np.testing.assert_array_equal(wide.labels, [-3, 5, 10**12])
+    np.testing.assert_array_equal(wide.counts, [1, 1, 2])
     with pytest.raises(DataError, match="no usable row"):
         count_classes(ArraySource(source.h[:0], source.y[:0]), PLAN, InputOptions())
 
