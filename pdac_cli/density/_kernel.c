@@ -1,6 +1,6 @@
 /* What a fit spends its time on, besides large matrix products, in C.  NumPy and SciPy do the same where this could not
-   be compiled: see `sweep.py`, `mixture.py` and `eigenvectors.py`.  Each loop is compiled twice, for x86 processors with
-   AVX2, on all of which it gives the same bits, and for any other. */
+   be compiled: see `sweep.py`, `mixture.py` and `eigenvectors.py`.  Each loop is compiled for x86 processors with AVX2
+   and with AVX-512, on all of which it gives the same bits, and for any other. */
 
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000 /* one build serves Python 3.11 and all later ones */
@@ -10,10 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ROWS 128 /* of a block, as in blocks.py */
+
 #include "_vectors.h"
 
 #include "_inverses.h"
 #include "_lanczos.h"
+#include "_rows.h"
 #include "_sweep.h"
 
 #define ALIGNMENT 64
@@ -22,15 +25,23 @@
 #else
 #define WITH_AVX2 0
 #endif
+#if WITH_AVX2 && !defined(NO_AVX512)
+#define WITH_AVX512 1 /* for its registers; vectors stay as long as they are, so that sums come out the same */
+#else
+#define WITH_AVX512 0
+#endif
 
 typedef double ClassPass(const double *, Py_ssize_t, Size, const double *, double *, Room);
 typedef int InvertAll(const double *, Py_ssize_t, Py_ssize_t, double *, double *, vec *);
+typedef void GatherRows(const float *, const int64_t *, Py_ssize_t, Py_ssize_t, float *);
+typedef void ShiftRows(float *, Py_ssize_t, Py_ssize_t, const float *, float, double *);
+typedef void ProjectRows(const float *, Py_ssize_t, Py_ssize_t, const float *, Py_ssize_t, float *);
 typedef Py_ssize_t LanczosSteps(const float *, Py_ssize_t, float *, double *, double *, Py_ssize_t, Py_ssize_t, float *);
 
-#define VERSION(name, attributes)                                                                                   \
+#define VERSION(name, registers, attributes)                                                                            \
     attributes static double name##_pass(const double *xi, Py_ssize_t rows, Size size, const double *theta,        \
                                          double *sums, Room room) {                                                \
-        return class_pass(xi, rows, size, theta, sums, room);                                                      \
+        return class_pass(xi, rows, size, theta, sums, room, registers);                                           \
     }                                                                                                               \
     attributes static int name##_invert(const double *matrices, Py_ssize_t count, Py_ssize_t width, double *inverses, \
                                         double *half_logs, vec *room) {                                            \
@@ -39,15 +50,36 @@ typedef Py_ssize_t LanczosSteps(const float *, Py_ssize_t, float *, double *, do
     attributes static Py_ssize_t name##_lanczos(const float *A, Py_ssize_t n, float *V, double *diagonal,          \
                                                 double *beside, Py_ssize_t first, Py_ssize_t last, float *c) {      \
         return lanczos_steps(A, n, V, diagonal, beside, first, last, c);                                           \
+    }                                                                                                               \
+    attributes static void name##_gather(const float *rows, const int64_t *places, Py_ssize_t n, Py_ssize_t features, \
+                                         float *out) {                                                             \
+        gather_rows(rows, places, n, features, out);                                                                \
+    }                                                                                                               \
+    attributes static void name##_shift(float *rows, Py_ssize_t n, Py_ssize_t features, const float *point,         \
+                                        float weight, double *sum) {                                                \
+        shift_rows(rows, n, features, point, weight, sum);                                                          \
+    }                                                                                                               \
+    attributes static void name##_project(const float *rows, Py_ssize_t blocks, Py_ssize_t features, const float *W, \
+                                          Py_ssize_t dim, float *out) {                                             \
+        project_rows(rows, blocks, features, W, dim, out);                                                          \
     }
 
-VERSION(plain, )
+VERSION(plain, 16, )
 #if WITH_AVX2
-VERSION(avx2, __attribute__((target("avx2,fma"))))
+VERSION(avx2, 16, __attribute__((target("avx2,fma"))))
+#endif
+#if WITH_AVX512
+VERSION(avx512, 32, __attribute__((target("avx512f,avx512vl,avx512dq,avx2,fma"))))
 #endif
 
+#define HAS(feature) __builtin_cpu_supports(feature)
+#if WITH_AVX512
+#define OR_AVX512(name, other) (HAS("avx512vl") && HAS("avx512dq") ? avx512_##name : (other))
+#else
+#define OR_AVX512(name, other) (other)
+#endif
 #if WITH_AVX2
-#define BEST(name) (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? avx2_##name : plain_##name)
+#define BEST(name) (HAS("avx2") && HAS("fma") ? OR_AVX512(name, avx2_##name) : plain_##name)
 #else
 #define BEST(name) (plain_##name)
 #endif
@@ -182,6 +214,76 @@ static PyObject *lanczos(PyObject *module, PyObject *arguments) {
     return PyErr_Occurred() ? NULL : PyLong_FromSsize_t(done);
 }
 
+static PyObject *gather(PyObject *module, PyObject *arguments) {
+    Py_buffer rows, places, out;
+    Py_ssize_t features;
+    (void)module;
+    if (!PyArg_ParseTuple(arguments, "y*y*w*n", &rows, &places, &out, &features)) return NULL;
+    const Py_ssize_t row = (features > 0 ? features : 1) * (Py_ssize_t)sizeof(float);
+    const Py_ssize_t n = places.len / (Py_ssize_t)sizeof(int64_t), all = rows.len / row;
+    int right = features > 0 && rows.len == all * row && out.len == n * row;
+    for (Py_ssize_t i = 0; right && i < n; i++)
+        right = ((const int64_t *)places.buf)[i] >= 0 && ((const int64_t *)places.buf)[i] < all;
+    if (!right) {
+        PyErr_SetString(PyExc_ValueError, "the arrays' sizes do not go together");
+    } else {
+        GatherRows *gather_them = BEST(gather);
+        Py_BEGIN_ALLOW_THREADS
+        gather_them(rows.buf, places.buf, n, features, out.buf);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&rows);
+    PyBuffer_Release(&places);
+    PyBuffer_Release(&out);
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *shift(PyObject *module, PyObject *arguments) {
+    Py_buffer rows, point, sum;
+    float weight;
+    (void)module;
+    if (!PyArg_ParseTuple(arguments, "w*y*fw*", &rows, &point, &weight, &sum)) return NULL;
+    const Py_ssize_t features = sum.len / (Py_ssize_t)sizeof(double);
+    const Py_ssize_t row = features * (Py_ssize_t)sizeof(float);
+    if (features < 1 || sum.len != 2 * row || point.len != row || rows.len % row) {
+        PyErr_SetString(PyExc_ValueError, "the arrays' sizes do not go together");
+    } else {
+        ShiftRows *shift_them = BEST(shift);
+        Py_BEGIN_ALLOW_THREADS
+        shift_them(rows.buf, rows.len / row, features, point.buf, weight, sum.buf);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&rows);
+    PyBuffer_Release(&point);
+    PyBuffer_Release(&sum);
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *project(PyObject *module, PyObject *arguments) {
+    Py_buffer rows, W, out;
+    Py_ssize_t features;
+    (void)module;
+    if (!PyArg_ParseTuple(arguments, "y*y*w*n", &rows, &W, &out, &features)) return NULL;
+    const Py_ssize_t row = (features > 0 ? features : 1) * (Py_ssize_t)sizeof(float);
+    const Py_ssize_t blocks = rows.len / (ROWS * row), dim = W.len / row;
+    if (features < 1 || rows.len != blocks * ROWS * row || W.len != dim * row ||
+        out.len != blocks * dim * ROWS * (Py_ssize_t)sizeof(float)) {
+        PyErr_SetString(PyExc_ValueError, "the arrays' sizes do not go together");
+    } else {
+        ProjectRows *project_them = BEST(project);
+        Py_BEGIN_ALLOW_THREADS
+        project_them(rows.buf, blocks, features, W.buf, dim, out.buf);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&rows);
+    PyBuffer_Release(&W);
+    PyBuffer_Release(&out);
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"sweep", sweep, METH_VARARGS,
      "sweep(xi, firsts, counts, theta, sums, log_likelihood, d, L, L')\n\n"
@@ -196,6 +298,16 @@ static PyMethodDef methods[] = {
      "Make steps of Lanczos' method on a symmetric matrix (n, n): V (last + 1, n), both in single precision, has unit\n"
      "vectors in rows 0 to `first`; diagonal and beside (last,) are in double precision.  Returns at which step it ended,\n"
      "before `last` where the matrix does not lead out of the vectors' span."},
+    {"gather", gather, METH_VARARGS,
+     "gather(rows, places, out, D)\n\n"
+     "Fill out (n, D) with those of the rows (N, D), in single precision, that are at the places (n,), 64-bit integers."},
+    {"shift", shift, METH_VARARGS,
+     "shift(rows, point, weight, sum)\n\n"
+     "Take the point (D,) off the rows (n, D), both in single precision, and add what they then are, times the weight, to\n"
+     "the sum (D,), in double precision."},
+    {"project", project, METH_VARARGS,
+     "project(rows, W, out, D)\n\n"
+     "Fill out (B, d, ROWS) with the products of rows (B * ROWS, D) and directions W (d, D), all in single precision."},
     {NULL, NULL, 0, NULL},
 };
 

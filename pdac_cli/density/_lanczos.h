@@ -1,13 +1,6 @@
 /* Steps of Lanczos' method on a dense symmetric matrix in single precision, every new vector made orthogonal to all
    before it, twice. */
 
-#define WIDE 8
-
-typedef float wide __attribute__((vector_size(WIDE * sizeof(float))));
-typedef float part __attribute__((vector_size(WIDE * sizeof(float)), aligned(sizeof(float)), may_alias)); /* in memory */
-
-INLINE float across_wide(wide a) { return ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7])); }
-
 /* out[i] = row_i . x for `rows` neighbouring rows of n numbers. */
 INLINE void dots(const float *row, int rows, const float *x, Py_ssize_t n, float *out) {
     wide sum[4][2] = {{{0}}};
@@ -16,10 +9,12 @@ INLINE void dots(const float *row, int rows, const float *x, Py_ssize_t n, float
         for (int i = 0; i < rows; i++)
             for (int half = 0; half < 2; half++)
                 sum[i][half] += *(const part *)(row + i * n + at + half * WIDE) * *(const part *)(x + at + half * WIDE);
-    for (int i = 0; i < rows; i++) {
-        out[i] = across_wide(sum[i][0] + sum[i][1]);
-        for (Py_ssize_t k = at; k < n; k++) out[i] += row[i * n + k] * x[k];
+    for (; at < n; at += WIDE) {
+        const Py_ssize_t count = at_most_wide(n - at);
+        const wide last = load_some(x + at, count);
+        for (int i = 0; i < rows; i++) sum[i][0] += load_some(row + i * n + at, count) * last;
     }
+    for (int i = 0; i < rows; i++) out[i] = across_wide(sum[i][0] + sum[i][1]);
 }
 
 /* y = A x: (m, n), (n,) -> (m,) */
@@ -37,8 +32,11 @@ INLINE void take_off(const float *row, int rows, const float *c, Py_ssize_t n, f
         for (int i = 0; i < rows; i++) left -= *(const part *)(row + i * n + at) * c[i];
         *(part *)(w + at) = left;
     }
-    for (; at < n; at++)
-        for (int i = 0; i < rows; i++) w[at] -= row[i * n + at] * c[i];
+    if (at < n) {
+        wide left = load_some(w + at, n - at);
+        for (int i = 0; i < rows; i++) left -= load_some(row + i * n + at, n - at) * c[i];
+        store_some(w + at, n - at, left);
+    }
 }
 
 /* Make the steps from `first` to `last` on A (n, n): V (last + 1, n), of which rows up to `first` are there already, and

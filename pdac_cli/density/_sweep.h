@@ -4,8 +4,8 @@
    components in registers.  Every row sees the same operations in the same order wherever it stands, and sums are taken
    block by block, lane by lane; so the answer depends on the class's rows alone. */
 
-#define ROWS 128 /* of a block, as in blocks.py */
 #define TILE 7 /* components at once: with a row's feature and what comes from memory they fill 16 registers */
+#define MOST 4 /* of what is taken beside one another */
 
 enum { VECTORS = ROWS / LANES };
 
@@ -21,6 +21,14 @@ typedef struct {
     Py_ssize_t dim, comps, K; /* d, L, (d + 1)(d + 2)/2 */
 } Size;
 
+/* 1/12!, 1/11!, ..., 1/0! */
+#define ALL(a) {a, a, a, a}
+static const vec TAYLOR[] = {
+    ALL(1.0 / 479001600), ALL(1.0 / 39916800), ALL(1.0 / 3628800), ALL(1.0 / 362880), ALL(1.0 / 40320),
+    ALL(1.0 / 5040),      ALL(1.0 / 720),      ALL(1.0 / 120),     ALL(1.0 / 24),     ALL(1.0 / 6),
+    ALL(1.0 / 2),         ALL(1.0),            ALL(1.0),
+};
+
 /* exp(x) for x <= 0, to a few units in the last place; 0 below -708.  x = k ln 2 + t with |t| <= ln(2)/2, and exp(t) is
    Taylor's polynomial, whose remainder is t^13/13! < 2e-16. */
 INLINE vec exponential(vec x) {
@@ -30,16 +38,18 @@ INLINE vec exponential(vec x) {
     vec shifted = x * splat(0x1.71547652b82fep0) + shift;
     vec k = shifted - shift;
     vec t = (x - k * splat(0x1.62e42fee00000p-1)) - k * splat(0x1.a39ef35793c76p-33);
-    vec p = splat(1.0 / 479001600);
-    static const double factorials[] = {39916800, 3628800, 362880, 40320, 5040, 720, 120, 24, 6, 2, 1, 1};
-    for (int i = 0; i < 12; i++) p = p * t + splat(1.0 / factorials[i]);
+    vec p = TAYLOR[0];
+    for (size_t i = 1; i < sizeof(TAYLOR) / sizeof(vec); i++) p = p * t + TAYLOR[i];
     vec power = (vec)(((bits)shifted + 1023) << 52); /* the integer is in the last bits of `shifted` */
     return select_where(zero, splat(0.0), p * power);
 }
 
+/* How many rows or features to take beside one another, so that their sums for a tile stay in registers. */
+INLINE int at_once(int width, int registers) { return registers > 16 ? MOST : width <= TILE / 2 ? 2 : 1; }
+
 /* Weighted log-densities theta.phi of a tile of `width` components for `rows` vectors of rows, Eq. (5). */
 INLINE void log_densities(const vec *x, const vec *theta, Py_ssize_t dim, int width, int rows, vec *out) {
-    vec sum[TILE][2];
+    vec sum[TILE][MOST];
     for (int l = 0; l < width; l++)
         for (int v = 0; v < rows; v++) sum[l][v] = theta[l];
     theta += width;
@@ -48,7 +58,7 @@ INLINE void log_densities(const vec *x, const vec *theta, Py_ssize_t dim, int wi
             for (int l = 0; l < width; l++) sum[l][v] += theta[l] * x[i * VECTORS + v];
     for (Py_ssize_t i = 0; i < dim; i++)
         for (Py_ssize_t j = i; j < dim; j++, theta += width) {
-            vec phi[2];
+            vec phi[MOST];
             for (int v = 0; v < rows; v++) phi[v] = x[i * VECTORS + v] * x[j * VECTORS + v];
             for (int l = 0; l < width; l++)
                 for (int v = 0; v < rows; v++) sum[l][v] += theta[l] * phi[v];
@@ -59,11 +69,11 @@ INLINE void log_densities(const vec *x, const vec *theta, Py_ssize_t dim, int wi
 
 /* Add r_l . (x_i x_j) to the sums of a tile, for `count` neighbouring j; x_i is 1 where `xi` is NULL. */
 INLINE void add_features(const vec *xi, const vec *xj, const vec *r, int width, int count, vec *sums, Py_ssize_t K) {
-    vec sum[TILE][2];
+    vec sum[TILE][MOST];
     for (int l = 0; l < width; l++)
         for (int j = 0; j < count; j++) sum[l][j] = sums[l * K + j];
     for (int v = 0; v < VECTORS; v++) {
-        vec phi[2];
+        vec phi[MOST];
         for (int j = 0; j < count; j++) phi[j] = xi ? xi[v] * xj[j * VECTORS + v] : xj[j * VECTORS + v];
         for (int l = 0; l < width; l++)
             for (int j = 0; j < count; j++) sum[l][j] += r[l * VECTORS + v] * phi[j];
@@ -72,25 +82,27 @@ INLINE void add_features(const vec *xi, const vec *xj, const vec *r, int width, 
         for (int j = 0; j < count; j++) sums[l * K + j] = sum[l][j];
 }
 
-INLINE void add_row(const vec *xi, const vec *xj, Py_ssize_t n, const vec *r, int width, vec *sums, Py_ssize_t K) {
-    const int count = width <= TILE / 2 ? 2 : 1; /* narrow tiles leave registers for two */
+INLINE void add_row(const vec *xi, const vec *xj, Py_ssize_t n, const vec *r, int width, int registers, vec *sums,
+                    Py_ssize_t K) {
+    const int count = at_once(width, registers);
     Py_ssize_t j = 0;
     for (; j + count <= n; j += count) add_features(xi, xj + j * VECTORS, r, width, count, sums + j, K);
     for (; j < n; j++) add_features(xi, xj + j * VECTORS, r, width, 1, sums + j, K);
 }
 
-INLINE void expect_tile(const vec *x, const vec *theta, Py_ssize_t dim, int width, vec *r) {
-    const int rows = width <= TILE / 2 ? 2 : 1;
+INLINE void expect_tile(const vec *x, const vec *theta, Py_ssize_t dim, int width, int registers, vec *r) {
+    const int rows = at_once(width, registers);
     for (int v = 0; v < VECTORS; v += rows) log_densities(x + v, theta, dim, width, rows, r + v);
 }
 
-INLINE void maximise_tile(const vec *x, const vec *r, Py_ssize_t dim, int width, vec *sums, Py_ssize_t K) {
+INLINE void maximise_tile(const vec *x, const vec *r, Py_ssize_t dim, int width, int registers, vec *sums,
+                          Py_ssize_t K) {
     for (int l = 0; l < width; l++)
         for (int v = 0; v < VECTORS; v++) sums[l * K] += r[l * VECTORS + v];
-    add_row(NULL, x, dim, r, width, sums + 1, K);
+    add_row(NULL, x, dim, r, width, registers, sums + 1, K);
     sums += 1 + dim;
     for (Py_ssize_t i = 0; i < dim; sums += dim - i, i++)
-        add_row(x + i * VECTORS, x + i * VECTORS, dim - i, r, width, sums, K);
+        add_row(x + i * VECTORS, x + i * VECTORS, dim - i, r, width, registers, sums, K);
 }
 
 #define FOR_WIDTH(width, call) \
@@ -140,7 +152,8 @@ INLINE double normalise(vec *r, Py_ssize_t comps, Py_ssize_t valid) {
 }
 
 /* All blocks of one class. */
-INLINE double class_pass(const double *xi, Py_ssize_t rows, Size size, const double *theta, double *sums, Room room) {
+INLINE double class_pass(const double *xi, Py_ssize_t rows, Size size, const double *theta, double *sums, Room room,
+                         int registers) {
     const Py_ssize_t dim = size.dim, comps = size.comps, K = size.K;
     double log_likelihood = 0;
     for (Py_ssize_t first = 0; first < comps; first += tile_width(comps, first)) {
@@ -152,13 +165,14 @@ INLINE double class_pass(const double *xi, Py_ssize_t rows, Size size, const dou
     for (Py_ssize_t at = 0; at < rows; at += ROWS, xi += dim * ROWS) {
         memcpy(room.x, xi, sizeof(double) * (size_t)(dim * ROWS));
         for (Py_ssize_t first = 0; first < comps; first += tile_width(comps, first)) {
-#define EXPECT(width) expect_tile(room.x, room.theta + first * K, dim, width, room.r + first * VECTORS)
+#define EXPECT(width) expect_tile(room.x, room.theta + first * K, dim, width, registers, room.r + first * VECTORS)
             FOR_WIDTH(tile_width(comps, first), EXPECT)
         }
         log_likelihood += normalise(room.r, comps, rows - at);
         if (sums)
             for (Py_ssize_t first = 0; first < comps; first += tile_width(comps, first)) {
-#define MAXIMISE(width) maximise_tile(room.x, room.r + first * VECTORS, dim, width, room.sums + first * K, K)
+#define MAXIMISE(width) \
+    maximise_tile(room.x, room.r + first * VECTORS, dim, width, registers, room.sums + first * K, K)
                 FOR_WIDTH(tile_width(comps, first), MAXIMISE)
             }
     }

@@ -9,7 +9,8 @@ import numpy as np
 from pdac_cli.density.blocks import ROWS, Array, Blocks
 from pdac_cli.density.device import NUMPY, Device
 from pdac_cli.density.mixture import Mixtures, coefficients_of, mixtures_of, moments_of, second_moments
-from pdac_cli.density.sweep import Room, by_tail, sweep_over
+from pdac_cli.density.room import Room
+from pdac_cli.density.sweep import by_tail, sweep_over
 
 
 def start(blocks: Blocks, dims: Array, variance: Array, chosen: Sequence[Array], comps: int) -> Mixtures:

@@ -11,8 +11,8 @@ from pdac_cli.density.blocks import ROWS, Allocate, Array, ClassRows, empty_bloc
 from pdac_cli.density.device import NUMPY, Device
 from pdac_cli.density.em import expectation_maximisation, start
 from pdac_cli.density.mixture import Mixtures, cholesky, coefficients, e_step, quadratic
-from pdac_cli.density.projection import Projection, fit_projection, project, project_centred
-from pdac_cli.density.sweep import Room
+from pdac_cli.density.projection import Projection, fit_projection, project, projected
+from pdac_cli.density.room import Room
 from pdac_cli.options.shared import DensityOptions
 from pdac_cli.rng import Purpose, row_uniforms
 
@@ -60,13 +60,14 @@ def fit_classes(
     room: Room | None = None,
 ) -> Model:
     """Fit the classes, in the order given; a class's answer depends on its own rows alone."""
+    room = room or Room()
     projections: list[Projection] = []
     blocks = empty_blocks([rows.count for rows in classes], options.dim, allocate)
     for c, rows in enumerate(classes):
-        projection, centred = fit_projection(rows, options.dim, options.solver, device)
+        projection, centred = fit_projection(rows, options.dim, options.solver, device, room)
         projections.append(projection)
-        for first, part in centred:
-            fill(blocks, c, first, project_centred(part, projection.W))
+        for first, xi in projected(centred, projection.W):
+            fill(blocks, c, first, xi)
     dims = np.array([p.W.shape[1] for p in projections])
     unit = np.array([p.unit for p in projections])
     # The mixtures are fitted in the class's unit and turned back at the end.

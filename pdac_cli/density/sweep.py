@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
-from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,24 +17,11 @@ from pdac_cli.density import kernel
 from pdac_cli.density.blocks import ROWS, Array, Blocks
 from pdac_cli.density.device import Device
 from pdac_cli.density.mixture import quadratic, quadratic_shape, responsibilities
+from pdac_cli.density.room import Room
 
 PIECE = 80  # blocks, 10,240 rows: enough to hide Python's part, few enough to stay in the cache
 _FACTORS = 8  # rows whose densities are multiplied before a logarithm is taken
 _KEEP = 512  # blocks, 35 MB of φ in ten dimensions: above this, φ is made anew in every step
-
-
-class Room:
-    """A thread's memory for large temporary arrays: the system need not give it anew, and clear it, for every class."""
-
-    def __init__(self) -> None:
-        self._arrays: dict[str, Array] = {}
-
-    def take(self, use: str, shape: tuple[int, ...]) -> Array:
-        """Return room for double precision numbers; what was there for the same use is lost."""
-        size = prod(shape)
-        if use not in self._arrays or len(self._arrays[use]) < size:
-            self._arrays[use] = np.empty(size)
-        return self._arrays[use][:size].reshape(shape)
 
 
 def by_tail(blocks: Blocks) -> Array:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pdac_cli.density import kernel
 from pdac_cli.density.blocks import Array
 
 
@@ -61,7 +62,10 @@ class ArraySource:
 
     def take(self, ids: Array, out: Array) -> None:
         """Lay the features of the rows of these ids into out (m, D), as its dtype."""
-        if self.h.flags.c_contiguous and out.dtype == self.h.dtype:
+        whole = self.h.flags.c_contiguous and out.dtype == self.h.dtype
+        if whole and kernel.compiled is not None and out.dtype == np.float32:
+            kernel.compiled.gather(self.h, ids, out, self.dim)
+        elif whole:
             np.take(self.h, ids, axis=0, out=out, mode="clip")  # "raise" would copy once more
         else:
             out[...] = self.h[ids]

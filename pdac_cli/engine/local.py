@@ -12,7 +12,8 @@ import numpy as np
 from pdac_cli.density.blocks import ROWS, Array
 from pdac_cli.density.device import NUMPY, Device
 from pdac_cli.density.model import Model, Scorer, fit_classes, merge_models
-from pdac_cli.density.sweep import PIECE, Room
+from pdac_cli.density.room import Room
+from pdac_cli.density.sweep import PIECE
 from pdac_cli.engine.grouping import GroupedRows
 from pdac_cli.engine.resources import one_blas_thread
 from pdac_cli.engine.scratch import allocator

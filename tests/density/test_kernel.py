@@ -30,18 +30,33 @@ def test_it_is_built_where_there_is_a_compiler():
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    """The same without AVX2, as on other processors, compiled with all warnings as errors."""
+def build(tmp_path_factory):
+    """Compile the kernel with other options, all warnings as errors."""
     if not (COMPILER and HEADERS):
         pytest.skip("no C compiler or no Python headers")
-    target = tmp_path_factory.mktemp("plain") / "_kernel.so"
-    flags = ["-O2", "-shared", "-fPIC", "-DNO_AVX2", "-Wall", "-Wextra", "-Werror", "-Wno-psabi"]
-    include = f"-I{sysconfig.get_path('include')}"
-    subprocess.run([COMPILER, *flags, include, str(SOURCE), "-o", str(target), "-lm"], check=True)
-    loader = importlib.machinery.ExtensionFileLoader("_kernel", str(target))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("_kernel", loader))
-    loader.exec_module(module)
-    return module
+
+    def compiled(*options):
+        target = tmp_path_factory.mktemp("built") / "_kernel.so"
+        flags = ["-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-Wno-psabi", *options]
+        include = f"-I{sysconfig.get_path('include')}"
+        subprocess.run([COMPILER, *flags, include, str(SOURCE), "-o", str(target), "-lm"], check=True)
+        loader = importlib.machinery.ExtensionFileLoader("_kernel", str(target))
+        module = importlib.util.module_from_spec(importlib.util.spec_from_loader("_kernel", loader))
+        loader.exec_module(module)
+        return module
+
+    return compiled
+
+
+@pytest.fixture(scope="module")
+def plain(build):
+    """As on processors without AVX2."""
+    return build("-DNO_AVX2")
+
+
+@pytest.fixture(scope="module")
+def without_avx512(build):
+    return build("-DNO_AVX512")
 
 
 @pytest.fixture(params=["best", "plain"])
@@ -232,6 +247,92 @@ def test_matrices_that_do_not_go_together_are_refused(built, change):
     built.lanczos(*right.values())
     with pytest.raises(ValueError, match="do not go together"):
         built.lanczos(*(right | change).values())
+
+
+@pytest.mark.parametrize("features", [1, 7, 16, 33, 512])
+@pytest.mark.parametrize("n", [1, 15, 16, 300])
+def test_shifted_rows_and_their_sum(built, n, features):
+    rng = np.random.default_rng(n)
+    h, point = rng.standard_normal((n, features), dtype="f4"), rng.standard_normal(features, dtype="f4")
+    rows, total = h.copy(), np.full(features, 7.0)
+    built.shift(rows, point, 1 / n, total)
+    np.testing.assert_array_equal(rows, h - point)
+    np.testing.assert_allclose(total, 7 + rows.mean(axis=0, dtype="f8"), atol=1e-6)
+
+
+def test_a_sum_does_not_overflow_where_the_mean_does_not(built):
+    rows, total = np.full((100, 20), 3e38, "f4"), np.zeros(20)
+    built.shift(rows, np.zeros(20, "f4"), 1 / 100, total)
+    np.testing.assert_allclose(total, 3e38, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 10])
+@pytest.mark.parametrize("features", [1, 7, 8, 100, 513])
+def test_projected_rows_are_the_products_and_the_same_wherever_they_stand(built, features, dim):
+    rng = np.random.default_rng(features)
+    rows, W = rng.standard_normal((2 * ROWS, features), dtype="f4"), rng.standard_normal((dim, features), dtype="f4")
+    out, turned = np.empty((2, dim, ROWS), "f4"), np.empty((2, dim, ROWS), "f4")
+    built.project(rows, W, out, features)
+    flat = out.swapaxes(1, 2).reshape(-1, dim)
+    np.testing.assert_allclose(flat, rows.astype("f8") @ W.T.astype("f8"), atol=1e-5 * np.sqrt(features))
+    built.project(np.roll(rows, 5, axis=0), W, turned, features)
+    np.testing.assert_array_equal(turned.swapaxes(1, 2).reshape(-1, dim), np.roll(flat, 5, axis=0))
+
+
+@pytest.mark.parametrize("places", [[], [4], [0, 9, 3, 3, 1, 9]])
+def test_gathered_rows_are_those_at_the_places(built, places):
+    rows, places = np.arange(70, dtype="f4").reshape(10, 7), np.array(places, np.int64)
+    out = np.empty((len(places), 7), "f4")
+    built.gather(rows, places, out, 7)
+    np.testing.assert_array_equal(out, rows[places])
+
+
+@pytest.mark.parametrize(("name", "arguments"), [
+    ("gather", (np.zeros((3, 2), "f4"), np.array([3]), np.zeros((1, 2), "f4"), 2)),
+    ("gather", (np.zeros((3, 2), "f4"), np.array([-1]), np.zeros((1, 2), "f4"), 2)),
+    ("gather", (np.zeros((3, 2), "f4"), np.array([0, 1]), np.zeros((1, 2), "f4"), 2)),
+    ("gather", (np.zeros((3, 2), "f4"), np.array([0]), np.zeros((1, 2), "f4"), 0)),
+    ("gather", (np.zeros((3, 3), "f4"), np.array([0]), np.zeros((1, 2), "f4"), 2)),
+    ("shift", (np.zeros((3, 2), "f4"), np.zeros(3, "f4"), 1.0, np.zeros(2))),
+    ("shift", (np.zeros((3, 2), "f4"), np.zeros(2, "f4"), 1.0, np.zeros(3))),
+    ("shift", (np.zeros((3, 3), "f4"), np.zeros(2, "f4"), 1.0, np.zeros(2))),
+    ("shift", (np.zeros((3, 2), "f4"), np.zeros(2, "f4"), 1.0, np.zeros(2, "f4"))),
+    ("shift", (np.zeros(0, "f4"), np.zeros(0, "f4"), 1.0, np.zeros(0))),
+    ("project", (np.zeros((ROWS - 1, 2), "f4"), np.zeros((1, 2), "f4"), np.zeros((1, 1, ROWS), "f4"), 2)),
+    ("project", (np.zeros((ROWS, 2), "f4"), np.zeros((1, 3), "f4"), np.zeros((1, 1, ROWS), "f4"), 2)),
+    ("project", (np.zeros((ROWS, 2), "f4"), np.zeros((2, 2), "f4"), np.zeros((1, 1, ROWS), "f4"), 2)),
+    ("project", (np.zeros((ROWS, 2), "f4"), np.zeros((1, 2), "f4"), np.zeros((1, 1, ROWS), "f4"), -2)),
+])  # fmt: skip
+def test_rows_that_do_not_go_together_are_refused(built, name, arguments):
+    with pytest.raises(ValueError, match="do not go together"):
+        getattr(built, name)(*arguments)
+
+
+def test_processors_with_more_registers_give_the_same_bits(without_avx512):
+    """Where this processor has no AVX-512, both are the same code."""
+    best = kernel.compiled or pytest.skip("not compiled")
+    rng = np.random.default_rng(0)
+    for comps, dim in ((1, 3), (4, 1), (7, 10), (9, 6), (23, 2)):
+        classes = [rng.standard_normal((n, dim)) for n in (1, 129, 700)]
+        theta = rng.standard_normal((len(classes), -(-comps // 4) * 4, (dim + 1) * (dim + 2) // 2))
+        for ours, theirs in zip(
+            swept(best, classes, theta, comps), swept(without_avx512, classes, theta, comps), strict=True
+        ):
+            np.testing.assert_array_equal(ours, theirs)
+    h = rng.standard_normal((ROWS, 77), dtype="f4")
+    A = h.T @ h
+    found = []
+    for module in (best, without_avx512):
+        V, T, rows, total = np.zeros((21, 77), "f4"), np.zeros((2, 20)), h.copy(), np.zeros(77)
+        V[0] = 1 / np.sqrt(77)
+        module.lanczos(A, V, T[0], T[1], 0, 20)
+        module.shift(rows, h[0], 1 / ROWS, total)
+        out, inverses, half_logs = np.empty((1, 21, ROWS), "f4"), np.empty((1, 77 * 39)), np.empty(1)
+        module.project(rows, V, out, 77)
+        module.inverses(A.astype("f8"), inverses, half_logs, 77)
+        found.append([V, T, rows, total, out, inverses, half_logs])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_em_with_and_without_are_the_same_but_for_rounding(monkeypatch):

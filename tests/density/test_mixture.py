@@ -6,21 +6,15 @@ from scipy.stats import multivariate_normal
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
-from pdac_cli.density import kernel, sweep
+from pdac_cli.density import sweep
 from pdac_cli.density.blocks import ROWS, empty_blocks, fill
 from pdac_cli.density.em import expectation_maximisation, start
 from pdac_cli.density.mixture import cholesky
+from pdac_cli.density.room import Room
 from pdac_cli.errors import DataError
 from tests.oracles import clustered, log_mixture
 
-
-@pytest.fixture(autouse=True, params=["C", "NumPy"])
-def way(request, monkeypatch):
-    """Every test holds for both ways to make the passes."""
-    if request.param == "NumPy":
-        monkeypatch.setattr(kernel, "compiled", None)
-    elif kernel.compiled is None:
-        pytest.skip("not compiled")
+pytestmark = pytest.mark.usefixtures("way")
 
 
 def fit(classes, comps, iterations, ridge=1e-6, tol=None, dim=None):
@@ -107,7 +101,7 @@ def test_pieces_change_nothing_but_rounding(monkeypatch):
 
 
 def test_room_is_used_again_where_it_is_large_enough():
-    room = sweep.Room()
+    room = Room()
     first = room.take("phi", (3, 4))
     assert np.shares_memory(first, room.take("phi", (2, 5)))
     assert not np.shares_memory(first, room.take("other", (3, 4)))
