@@ -12,23 +12,19 @@ from pathlib import Path
 
 from threadpoolctl import ThreadpoolController
 
+from pdac_cli.engine import cgroups
 from pdac_cli.errors import UsageError
 
 _SHARE = 0.5  # of what is available, when --memory is not given
 _SWITCH_SECONDS = 1e-4
-_CGROUP_V2, _CGROUP_V1 = Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")
 
 
 def default_memory() -> int:
-    """Return half of the memory that is available to this process, cgroup limits respected, in bytes."""
+    """Return half of the memory that is available to this process, limits of cgroups and SLURM respected, in bytes."""
     limits = [_available()]
-    for folder, limit, used in (
-        (_CGROUP_V2, "memory.max", "memory.current"),
-        (_CGROUP_V1, "memory.limit_in_bytes", "memory.usage_in_bytes"),
-    ):
-        most = _number(folder / limit)
-        if most is not None:
-            limits.append(max(most - (_number(folder / used) or 0), most // 8))
+    left = cgroups.memory_left()
+    if left is not None:
+        limits.append(left)
     slurm = os.environ.get("SLURM_MEM_PER_NODE", "")
     if slurm.isdigit() and int(slurm) > 0:
         limits.append(int(slurm) << 20)
@@ -36,8 +32,9 @@ def default_memory() -> int:
 
 
 def default_jobs() -> int:
-    """Return the cores this process may use: its affinity, lowered by SLURM_CPUS_PER_TASK and OMP_NUM_THREADS."""
+    """Return the cores this process may use: its affinity, lowered by the cgroups' quotas and the usual variables."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = min(cores, cgroups.cores() or cores)
     for name in ("SLURM_CPUS_PER_TASK", "OMP_NUM_THREADS"):
         text = os.environ.get(name, "").split(",")[0].strip()
         if not text:
@@ -80,12 +77,3 @@ def _available() -> int:
     if found:
         return int(found[1]) << 10
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-
-
-def _number(path: Path) -> int | None:
-    """Return the whole number in a file of the kernel's, None where there is none or it says no limit."""
-    try:
-        text = path.read_text("ascii").strip()
-    except OSError:
-        return None
-    return int(text) if text.isdigit() and int(text) < 1 << 60 else None
