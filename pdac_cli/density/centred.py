@@ -12,7 +12,7 @@ from pdac_cli.density.blocks import ROWS, Array, ClassRows, block_count, segment
 from pdac_cli.density.room import Room
 
 _IN_CACHE = 2 * ROWS  # rows that are read and then worked on while they are still in the processor's cache
-_KEEP = 1 << 25  # numbers: a class up to this size is read once and kept, a larger one is read on every pass
+_KEEP = 1 << 24  # numbers: a class up to this size is read once and kept, a larger one is read on every pass
 _SMALL, _LARGE = 2.0**-40, 2.0**60  # between these a class's mean square distance is safe in single precision
 _FAR = 2.0**-8  # of the mean's square: rounding in a mean above this may shift a class by 1e-5 of its extent
 
@@ -32,7 +32,7 @@ class Centred:
         self.rows, self.dtype = rows, dtype
         self.unit, self.constant = 1.0, False
         self._kept: Array | None = None
-        if rows.count * rows.dim <= _KEEP:
+        if kept_bytes(rows.count, rows.dim, dtype):
             self._kept = room.take("rows", (block_count(rows.count) * ROWS, rows.dim), dtype)
             self._kept[rows.count :] = 0
         self._load()
@@ -54,6 +54,8 @@ class Centred:
         looked = not max(_SMALL, 1e-10 * self._size) < squares < _LARGE
         if looked:
             self._look()
+            if self.constant:
+                return True
             squares = self.squares()
         # Where the mean is far above the extent, the centred rows' mean is not yet zero; where the first rows are not
         # like the others, the offset is too large to be taken off a sum.
@@ -147,6 +149,11 @@ class Centred:
         self._load()
         if self.constant:
             self.mean = low.astype(self.dtype)
+
+
+def kept_bytes(count: int, features: int, dtype: np.dtype[Any]) -> int:
+    """Return how much memory a class of `count` rows takes while it is fitted: 0 where its rows are not kept."""
+    return block_count(count) * ROWS * features * dtype.itemsize if count * features <= _KEEP else 0
 
 
 def whole_blocks(n: int, features: int, dtype: np.dtype[Any]) -> Array:

@@ -50,6 +50,11 @@ def project_centred(centred: Array, W: Array) -> Array:
     return (padded @ centred.reshape(-1, ROWS, features).swapaxes(1, 2))[:, :dim]
 
 
+def fit_dtype(dtype: np.dtype[Any], solver: Solver) -> np.dtype[Any]:
+    """Return the type in which the directions of rows of this type are computed."""
+    return np.dtype(np.float64) if solver is Solver.EXACT else work_dtype(dtype)
+
+
 def fit_projection(
     rows: ClassRows, dim: int, solver: Solver, device: Device = NUMPY, room: Room | None = None
 ) -> tuple[Projection, Centred]:
@@ -57,7 +62,7 @@ def fit_projection(
 
     The rows are lost when the room is used for another class.
     """
-    dtype = np.dtype(np.float64) if solver is Solver.EXACT else work_dtype(rows.dtype)
+    dtype = fit_dtype(rows.dtype, solver)
     centred = Centred(rows, dtype, room or Room())
     variance, W = _top_directions(centred, dim, solver, device)
     keep = variance > variance[:1] * (4 * np.sqrt(rows.dim) * np.finfo(dtype).eps)  # above rounding noise

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import local
+from typing import Any
 
 import numpy as np
 
 from pdac_cli.density.blocks import ROWS, Array
+from pdac_cli.density.centred import kept_bytes
 from pdac_cli.density.device import NUMPY, Device
 from pdac_cli.density.model import Model, Scorer, fit_classes, merge_models
+from pdac_cli.density.projection import fit_dtype
 from pdac_cli.density.room import Room
 from pdac_cli.density.sweep import PIECE
 from pdac_cli.engine.grouping import GroupedRows
@@ -48,12 +51,23 @@ def fit(
         tick(sum(rows.count for rows in group))
         return model
 
+    counts = [rows.count for rows in stored]
+    plan = replace(plan, jobs=fit_threads(counts, stored[0].dim, fit_dtype(stored[0].dtype, options.solver), plan))
     rooms = local()
     allocate = allocator(plan.memory // 8 // plan.jobs)
     with one_blas_thread(), ThreadPoolExecutor(plan.jobs) as pool:
         # The largest groups go first, so that none is left over for one thread at the end.
         groups = sorted(_groups(stored, plan.jobs), key=lambda group: -sum(rows.count for rows in group))
         return merge_models(list(pool.map(work, groups)))
+
+
+def fit_threads(counts: Iterable[int], dim: int, dtype: np.dtype[Any], plan: Plan) -> int:
+    """Return how many threads fit classes of these sizes: as many as keep their rows in half of the memory bound.
+
+    The rows have `dim` features and are worked on as `dtype`.
+    """
+    kept = max(kept_bytes(int(count), dim, dtype) for count in counts)
+    return max(1, min(plan.jobs, plan.memory // 2 // kept)) if kept else plan.jobs
 
 
 def score(stored: Sequence[GroupedRows], model: Model, plan: Plan, tick: Tick = ignore) -> Iterator[Scored]:

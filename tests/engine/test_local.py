@@ -144,6 +144,15 @@ def test_classes_are_counted_in_any_chunks(source):
         count_classes(ArraySource(source.h[:0], source.y[:0]), PLAN, InputOptions())
 
 
+@pytest.mark.parametrize(("counts", "memory", "jobs", "threads"), [
+    ([5, 1000], 100, 4, 4), ([5, 1000], 6, 4, 3), ([5, 1000], 6, 2, 2), ([5, 1000], 1, 4, 1), ([10**8], 1, 4, 4),
+])  # fmt: skip
+def test_threads_are_fewer_where_the_rows_they_keep_would_not_fit(counts, memory, jobs, threads):
+    larger = 1024 * 20 * 4  # bytes of a class of 1,000 rows; one of 10⁸ is not kept
+    plan = replace(PLAN, jobs=jobs, memory=memory * larger)
+    assert local.fit_threads(counts, 20, np.dtype("f4"), plan) == threads
+
+
 def test_a_small_memory_means_scratch_and_small_chunks(source):
     wide = ArraySource(np.zeros((3000, 4096), "f4"), np.zeros(3000, int))
     small = make_plan(wide, InputOptions(), RunOptions(memory=1 << 25))
