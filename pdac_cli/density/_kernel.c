@@ -1,6 +1,6 @@
-/* What a fit spends its time on, besides large matrix products, in C.  NumPy and SciPy do the same where this could not
-   be compiled: see `sweep.py`, `mixture.py` and `eigenvectors.py`.  Each loop is compiled for x86 processors with AVX2
-   and with AVX-512, on all of which it gives the same bits, and for any other. */
+/* What a fit spends its time on, besides large matrix products, in C.  Where this could not be compiled, NumPy and
+   SciPy do the same: see whoever uses `kernel.py`.  Each loop is compiled for x86 processors with AVX2 and with AVX-512,
+   on all of which it gives the same bits, and for any other. */
 
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000 /* one build serves Python 3.11 and all later ones */
@@ -84,6 +84,16 @@ VERSION(avx512, 32, __attribute__((target("avx512f,avx512vl,avx512dq,avx2,fma"))
 #define BEST(name) (plain_##name)
 #endif
 
+static void refuse(void) { PyErr_SetString(PyExc_ValueError, "the arrays' sizes do not go together"); }
+
+/* Let the arrays go; return None, or NULL after an error. */
+#define FINISH(...) finish((Py_buffer *[]){__VA_ARGS__, NULL})
+static PyObject *finish(Py_buffer **arrays) {
+    for (; *arrays; arrays++) PyBuffer_Release(*arrays);
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
+}
+
 /* Memory for vectors, to be freed by its first pointer. */
 static void *make_vectors(size_t count, vec **first) {
     void *memory = malloc(sizeof(vec) * count + ALIGNMENT);
@@ -126,7 +136,7 @@ static PyObject *sweep(PyObject *module, PyObject *arguments) {
     size.K = (size.dim + 1) * (size.dim + 2) / 2;
     void *memory = NULL;
     if (!fits(size, padded, &xi, &firsts, &counts, &theta, &sums, &log_likelihood)) {
-        PyErr_SetString(PyExc_ValueError, "the arrays' sizes do not go together");
+        refuse();
     } else {
         Room room;
         memory = make_room(size, &room);
@@ -146,14 +156,7 @@ static PyObject *sweep(PyObject *module, PyObject *arguments) {
         }
     }
     free(memory);
-    PyBuffer_Release(&xi);
-    PyBuffer_Release(&firsts);
-    PyBuffer_Release(&counts);
-    PyBuffer_Release(&theta);
-    PyBuffer_Release(&sums);
-    PyBuffer_Release(&log_likelihood);
-    if (PyErr_Occurred()) return NULL;
-    Py_RETURN_NONE;
+    return FINISH(&xi, &firsts, &counts, &theta, &sums, &log_likelihood);
 }
 
 static PyObject *inverses(PyObject *module, PyObject *arguments) {
@@ -166,7 +169,7 @@ static PyObject *inverses(PyObject *module, PyObject *arguments) {
     void *memory = NULL;
     if (width < 1 || matrices.len != count * width * width * (Py_ssize_t)sizeof(double) ||
         out.len != count * (width * (width + 1) / 2) * (Py_ssize_t)sizeof(double)) {
-        PyErr_SetString(PyExc_ValueError, "the arrays' sizes do not go together");
+        refuse();
     } else {
         vec *room;
         memory = make_vectors((size_t)(2 * width * width), &room);
@@ -179,10 +182,9 @@ static PyObject *inverses(PyObject *module, PyObject *arguments) {
         }
     }
     free(memory);
-    PyBuffer_Release(&matrices);
-    PyBuffer_Release(&out);
-    PyBuffer_Release(&half_logs);
-    return PyErr_Occurred() ? NULL : PyBool_FromLong(found);
+    PyObject *none = FINISH(&matrices, &out, &half_logs);
+    Py_XDECREF(none);
+    return none ? PyBool_FromLong(found) : NULL;
 }
 
 static PyObject *lanczos(PyObject *module, PyObject *arguments) {
@@ -195,7 +197,7 @@ static PyObject *lanczos(PyObject *module, PyObject *arguments) {
     if (first < 0 || last < 1 || first > last || V.len != (last + 1) * n * (Py_ssize_t)sizeof(float) ||
         A.len != n * n * (Py_ssize_t)sizeof(float) || diagonal.len != last * (Py_ssize_t)sizeof(double) ||
         beside.len != diagonal.len) {
-        PyErr_SetString(PyExc_ValueError, "the arrays' sizes do not go together");
+        refuse();
     } else {
         room = malloc(sizeof(float) * (size_t)last);
         if (!room) PyErr_NoMemory();
@@ -207,11 +209,9 @@ static PyObject *lanczos(PyObject *module, PyObject *arguments) {
         }
     }
     free(room);
-    PyBuffer_Release(&A);
-    PyBuffer_Release(&V);
-    PyBuffer_Release(&diagonal);
-    PyBuffer_Release(&beside);
-    return PyErr_Occurred() ? NULL : PyLong_FromSsize_t(done);
+    PyObject *none = FINISH(&A, &V, &diagonal, &beside);
+    Py_XDECREF(none);
+    return none ? PyLong_FromSsize_t(done) : NULL;
 }
 
 static PyObject *gather(PyObject *module, PyObject *arguments) {
@@ -225,18 +225,14 @@ static PyObject *gather(PyObject *module, PyObject *arguments) {
     for (Py_ssize_t i = 0; right && i < n; i++)
         right = ((const int64_t *)places.buf)[i] >= 0 && ((const int64_t *)places.buf)[i] < all;
     if (!right) {
-        PyErr_SetString(PyExc_ValueError, "the arrays' sizes do not go together");
+        refuse();
     } else {
         GatherRows *gather_them = BEST(gather);
         Py_BEGIN_ALLOW_THREADS
         gather_them(rows.buf, places.buf, n, features, out.buf);
         Py_END_ALLOW_THREADS
     }
-    PyBuffer_Release(&rows);
-    PyBuffer_Release(&places);
-    PyBuffer_Release(&out);
-    if (PyErr_Occurred()) return NULL;
-    Py_RETURN_NONE;
+    return FINISH(&rows, &places, &out);
 }
 
 static PyObject *shift(PyObject *module, PyObject *arguments) {
@@ -247,18 +243,14 @@ static PyObject *shift(PyObject *module, PyObject *arguments) {
     const Py_ssize_t features = sum.len / (Py_ssize_t)sizeof(double);
     const Py_ssize_t row = features * (Py_ssize_t)sizeof(float);
     if (features < 1 || sum.len != 2 * row || point.len != row || rows.len % row) {
-        PyErr_SetString(PyExc_ValueError, "the arrays' sizes do not go together");
+        refuse();
     } else {
         ShiftRows *shift_them = BEST(shift);
         Py_BEGIN_ALLOW_THREADS
         shift_them(rows.buf, rows.len / row, features, point.buf, weight, sum.buf);
         Py_END_ALLOW_THREADS
     }
-    PyBuffer_Release(&rows);
-    PyBuffer_Release(&point);
-    PyBuffer_Release(&sum);
-    if (PyErr_Occurred()) return NULL;
-    Py_RETURN_NONE;
+    return FINISH(&rows, &point, &sum);
 }
 
 static PyObject *project(PyObject *module, PyObject *arguments) {
@@ -270,18 +262,14 @@ static PyObject *project(PyObject *module, PyObject *arguments) {
     const Py_ssize_t blocks = rows.len / (ROWS * row), dim = W.len / row;
     if (features < 1 || rows.len != blocks * ROWS * row || W.len != dim * row ||
         out.len != blocks * dim * ROWS * (Py_ssize_t)sizeof(float)) {
-        PyErr_SetString(PyExc_ValueError, "the arrays' sizes do not go together");
+        refuse();
     } else {
         ProjectRows *project_them = BEST(project);
         Py_BEGIN_ALLOW_THREADS
         project_them(rows.buf, blocks, features, W.buf, dim, out.buf);
         Py_END_ALLOW_THREADS
     }
-    PyBuffer_Release(&rows);
-    PyBuffer_Release(&W);
-    PyBuffer_Release(&out);
-    if (PyErr_Occurred()) return NULL;
-    Py_RETURN_NONE;
+    return FINISH(&rows, &W, &out);
 }
 
 static PyMethodDef methods[] = {

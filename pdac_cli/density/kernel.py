@@ -1,4 +1,4 @@
-"""The inner loops that are written in C, where they could be compiled; `sweep` and `mixture` do without them too."""
+"""The inner loops that are written in C, where they could be compiled; whoever uses them can do without."""
 
 from __future__ import annotations
 
