@@ -124,14 +124,14 @@ class _Signals:
         elif not self.raised and not self.over:
             sys.__unraisablehook__(ignored)
 
-    def remember(self, _number: int, frame: FrameType | None) -> None:
+    def remember(self, _number: int, _frame: FrameType | None) -> None:
         """Come back to a signal whose error was swallowed, or after which the process has not ended.
 
         Threads at work end when their work does; and an error that rises between two steps of a lock leaves it locked.
         """
         again, self.again = self.again, 0
         if again:
-            self.handle(again, frame)
+            signal.raise_signal(again)  # whose handler may be one that lets it wait
         elif self.raised:
             remove_left()
             code = 128 + self.raised
