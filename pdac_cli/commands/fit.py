@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from pdac_cli.console import Console, facts, size_text
 from pdac_cli.density import kernel
 from pdac_cli.density.device import NUMPY, Device
 from pdac_cli.density.model import Model
-from pdac_cli.density.projection import fit_dtype
 from pdac_cli.engine import local
 from pdac_cli.engine.estimate import WORTH_ESTIMATING, fit_seconds
 from pdac_cli.engine.grouping import GroupedRows, grouped
@@ -111,8 +110,7 @@ def announce_plan(
     """Before long work, say what will be done and about how long it takes."""
     if console.quiet or source.n * source.dim < WORTH_ESTIMATING:
         return
-    dtype = fit_dtype(source.dtype, options.solver)
-    plan = replace(plan, jobs=local.fit_threads(classes.counts, source.dim, dtype, plan))
+    plan = local.fit_plan(plan, classes.counts, source.dim, source.dtype, options.solver)
     seconds = fit_seconds(source, classes, options, plan, device)
     size = source.n * source.dim * source.dtype.itemsize
     slow = device.is_numpy and kernel.compiled is None

@@ -180,7 +180,7 @@ def _mean(parts: Iterable[Array], count: int, features: int) -> Array:
 
 def _shift(part: Array, point: Array, weight: float, total: Array) -> None:
     """Take the point (D,) off the rows (m, D), and add what they then are, times the weight, to `total` (D,)."""
-    if kernel.compiled is not None and part.dtype == np.float32:
+    if kernel.takes(part):
         kernel.compiled.shift(part, point, weight, total)
     else:
         part -= point

@@ -28,7 +28,7 @@ def top_eigenvectors(A: Array, count: int, solver: Solver) -> tuple[Array, Array
     """
     if solver is Solver.FAST and len(A) > max(_DENSE, 4 * count):
         A = np.ascontiguousarray(A)
-        found = _without_restarts(A, count) if _is_compiled(A) else None
+        found = _without_restarts(A, count) if kernel.takes(A) else None
         if found is None:
             with suppress(ArpackError):
                 found = lanczos(_Matrix(A), count)
@@ -74,10 +74,6 @@ def _are_largest(A: Array, values: Array, U: Array) -> bool:
     return bool(largest - values[-1] <= _MISSED * np.abs(values).sum())
 
 
-def _is_compiled(A: Array) -> bool:
-    return kernel.compiled is not None and A.dtype == np.float32
-
-
 def _make_steps(A: Array, V: Array, T: Array, first: int) -> int:
     """Make Lanczos' steps from `first` on: V (last + 1, m), whose rows up to `first` are there; T (2, last).
 
@@ -85,7 +81,7 @@ def _make_steps(A: Array, V: Array, T: Array, first: int) -> int:
     lead out of the span.
     """
     last: int = T.shape[1]
-    if _is_compiled(A):
+    if kernel.takes(A):
         return kernel.compiled.lanczos(A, V, T[0], T[1], first, last)
     for j in range(first, last):
         w = A @ V[j]

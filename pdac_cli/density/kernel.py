@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from pdac_cli.density.blocks import Array
+
 try:
     from pdac_cli.density import _kernel as compiled
 except ImportError:  # there was no C compiler when this was installed
     compiled = None  # type: ignore[assignment]
 
-__all__ = ["compiled"]
+__all__ = ["compiled", "takes"]
+
+
+def takes(array: Array) -> bool:
+    """Whether there are loops for this array, where they are written for single precision only."""
+    return compiled is not None and array.dtype == np.float32

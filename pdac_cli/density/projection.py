@@ -41,7 +41,7 @@ def project(h: Array, mean: Array, W: Array, unit: float) -> Array:
 def project_centred(centred: Array, W: Array) -> Array:
     """Return W_yᵀ of rows that are centred and fill whole blocks: (blocks · ROWS, D) -> (blocks, d, ROWS)."""
     features, dim = W.shape
-    if kernel.compiled is not None and centred.dtype == W.dtype == np.float32:
+    if kernel.takes(centred) and kernel.takes(W):
         out = np.empty((len(centred) // ROWS, dim, ROWS), np.float32)
         kernel.compiled.project(np.ascontiguousarray(centred), np.ascontiguousarray(W.T), out, features)
         return out

@@ -63,7 +63,7 @@ class ArraySource:
     def take(self, ids: Array, out: Array) -> None:
         """Lay the features of the rows of these ids into out (m, D), as its dtype."""
         whole = self.h.flags.c_contiguous and out.dtype == self.h.dtype
-        if whole and kernel.compiled is not None and out.dtype == np.float32:
+        if whole and kernel.takes(out):
             kernel.compiled.gather(self.h, ids, out, self.dim)
         elif whole:
             np.take(self.h, ids, axis=0, out=out, mode="clip")  # "raise" would copy once more

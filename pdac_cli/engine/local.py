@@ -21,7 +21,7 @@ from pdac_cli.engine.grouping import GroupedRows
 from pdac_cli.engine.resources import one_blas_thread
 from pdac_cli.engine.scratch import allocator
 from pdac_cli.engine.source import Plan, Tick, ignore
-from pdac_cli.options.shared import DensityOptions
+from pdac_cli.options.shared import DensityOptions, Solver
 
 _GROUP_ROWS = PIECE * ROWS  # classes are worked on together up to this many rows
 
@@ -52,7 +52,7 @@ def fit(
         return model
 
     counts = [rows.count for rows in stored]
-    plan = replace(plan, jobs=fit_threads(counts, stored[0].dim, fit_dtype(stored[0].dtype, options.solver), plan))
+    plan = fit_plan(plan, counts, stored[0].dim, stored[0].dtype, options.solver)
     rooms = local()
     allocate = allocator(plan.memory // 8 // plan.jobs)
     with one_blas_thread(), ThreadPoolExecutor(plan.jobs) as pool:
@@ -61,13 +61,10 @@ def fit(
         return merge_models(list(pool.map(work, groups)))
 
 
-def fit_threads(counts: Iterable[int], dim: int, dtype: np.dtype[Any], plan: Plan) -> int:
-    """Return how many threads fit classes of these sizes: as many as keep their rows in half of the memory bound.
-
-    The rows have `dim` features and are worked on as `dtype`.
-    """
-    kept = max(kept_bytes(int(count), dim, dtype) for count in counts)
-    return max(1, min(plan.jobs, plan.memory // 2 // kept)) if kept else plan.jobs
+def fit_plan(plan: Plan, counts: Iterable[int], dim: int, dtype: np.dtype[Any], solver: Solver) -> Plan:
+    """Return the plan for fitting classes of these sizes: as many threads as keep their rows in half of the bound."""
+    kept = max(kept_bytes(int(count), dim, fit_dtype(dtype, solver)) for count in counts)
+    return replace(plan, jobs=max(1, min(plan.jobs, plan.memory // 2 // kept))) if kept else plan
 
 
 def score(stored: Sequence[GroupedRows], model: Model, plan: Plan, tick: Tick = ignore) -> Iterator[Scored]:

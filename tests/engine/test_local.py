@@ -8,7 +8,7 @@ from pdac_cli.engine import grouping, local, scratch
 from pdac_cli.engine.arrays import ArraySource
 from pdac_cli.engine.source import Classes, Plan, count_classes, ignore, make_plan
 from pdac_cli.errors import DataError, StorageError
-from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions
+from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions, Solver
 from tests.oracles import clustered
 
 PLAN = Plan(chunk_rows=1000, memory=1 << 30, jobs=2, in_memory=True)
@@ -150,7 +150,7 @@ def test_classes_are_counted_in_any_chunks(source):
 def test_threads_are_fewer_where_the_rows_they_keep_would_not_fit(counts, memory, jobs, threads):
     larger = 1024 * 20 * 4  # bytes of a class of 1,000 rows; one of 10⁸ is not kept
     plan = replace(PLAN, jobs=jobs, memory=memory * larger)
-    assert local.fit_threads(counts, 20, np.dtype("f4"), plan) == threads
+    assert local.fit_plan(plan, counts, 20, np.dtype("f4"), Solver.FAST) == replace(plan, jobs=threads)
 
 
 def test_a_small_memory_means_scratch_and_small_chunks(source):
