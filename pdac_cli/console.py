@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pdac_cli.options.shared import RunOptions
 
+_LINE_SECONDS = 60  # from line to line, where there is no terminal
+_BAR_COLUMNS = 16
+
+
+def printable(text: str) -> str:
+    """Return one line that a terminal shows as it is: control characters, line ends and lone surrogates escaped.
+
+    Names and paths come from files that may be anybody's; a line end in one would forge another message, an escape
+    sequence would be obeyed.
+    """
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+
 
 @dataclass
 class Console:
-    """Talks to the user on standard error; quiet keeps warnings and drops the rest."""
+    """Talks to the user on standard error, a line at a time; quiet keeps warnings and drops the rest."""
 
     quiet: bool = False
     verbose: bool = False
     warnings: list[str] = field(default_factory=list)
+    clock: Callable[[], float] = time.monotonic  # seconds
 
     @classmethod
     def of(cls, run: RunOptions) -> Console:
@@ -26,47 +44,113 @@ class Console:
     def note(self, text: str) -> None:
         """Say something worth knowing."""
         if not self.quiet:
-            print(text, file=sys.stderr)
+            print(printable(text), file=sys.stderr)
 
     def detail(self, text: str) -> None:
         """Say something only --verbose asks for."""
         if self.verbose:
-            print(text, file=sys.stderr)
+            print(printable(text), file=sys.stderr)
 
     def warn(self, text: str) -> None:
         """Say something the user should act on; also kept for the summary."""
         self.warnings.append(text)
-        print(f"warning: {text}", file=sys.stderr)
+        print(printable(f"warning: {text}"), file=sys.stderr)
 
     @contextmanager
-    def progress(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
-        """Show a bar with the time left, at a terminal only; yields a function to be told of work done."""
-        if self.quiet or not sys.stderr.isatty():
-            yield lambda _: None
-            return
-        from rich.console import Console as RichConsole
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    def progress(self, title: str, total: int | None = None) -> Iterator[Progress]:
+        """Show how far work is: a bar at a terminal, else a line a minute; yields what is to be told of work done.
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=RichConsole(stderr=True), transient=True) as bar:
-            task = bar.add_task(title, total=total)
-            yield lambda done: bar.advance(task, done)
-
-
-def table(rows: list[list[str]]) -> str:
-    """Return rows of cells as aligned columns, the first to the left and the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for first, *others in rows:
-        cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))]
-        lines.append("  " + "  ".join(cells))
-    return "\n".join(lines)
+        total: how much there is to do, None where that is not known.
+        """
+        work = Progress(title, total, self.clock)
+        if self.quiet:
+            yield work
+        elif sys.stderr.isatty():
+            with _bar(work):
+                yield work
+        else:
+            work.line = self.note
+            yield work
 
 
-def facts(pairs: dict[str, str]) -> str:
-    """Return names and values, one a line."""
-    width = max(map(len, pairs))
-    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in pairs.items())
+class Progress:
+    """Work under way: how much of it is done, how fast, and how long the rest will take."""
+
+    def __init__(self, title: str, total: int | None, clock: Callable[[], float]) -> None:
+        self.title, self.total, self.done = title, total, 0
+        self.more = ""  # what else is to be said of it
+        self.line: Callable[[str], None] | None = None  # said once a minute
+        self.moved: Callable[[], None] = lambda: None
+        self._clock, self._lock = clock, threading.Lock()  # several threads may work
+        self._begun = self._said = clock()
+
+    def __call__(self, done: int) -> None:
+        """Be told of work done."""
+        with self._lock:
+            self.done += done
+            self.moved()
+            if self.line is not None and self._clock() - self._said >= _LINE_SECONDS:
+                self._said = self._clock()
+                self.line(f"{self.title}: {self.text()}")
+
+    def text(self) -> str:
+        """Return how much is done of how much, the rate, the time left, and what else there is to say."""
+        of = "" if self.total is None else f" of {self.total:,}"
+        seconds = self._clock() - self._begun
+        parts = [f"{self.done:,}{of}"]
+        if self.done and seconds > 0:
+            rate = self.done / seconds
+            parts.append(_rate_text(rate))
+            if self.total is not None:
+                parts.append(f"{_time_text(max(0, self.total - self.done) / rate)} left")
+        return ", ".join([*parts, *([self.more] if self.more else [])])
+
+
+@contextmanager
+def _bar(work: Progress) -> Iterator[None]:
+    """Show a bar within the block, on one line of the terminal whatever its width."""
+    from rich.console import Console as RichConsole
+    from rich.progress import BarColumn, ProgressColumn, Task, TextColumn
+    from rich.progress import Progress as RichProgress
+    from rich.table import Column
+    from rich.text import Text
+
+    class Pace(ProgressColumn):
+        def render(self, task: Task) -> Text:  # noqa: ARG002
+            return Text(printable(work.text()), no_wrap=True, overflow="ellipsis")
+
+    # The title and the bar keep their widths, and what is said beside them is cut where the line ends.
+    title = TextColumn("{task.description}", markup=False)
+    pace = Pace(table_column=Column(no_wrap=False, overflow="ellipsis"))
+    with RichProgress(
+        title, BarColumn(_BAR_COLUMNS), pace, console=RichConsole(stderr=True), transient=True, refresh_per_second=4
+    ) as bar:
+        task = bar.add_task(printable(work.title), total=work.total)
+        work.moved = lambda: bar.update(task, completed=work.done)
+        yield
+
+
+def _rate_text(rate: float) -> str:
+    if rate >= 10:
+        return f"{rate:,.0f}/s"
+    return f"{rate:.2g}/s" if rate >= 0.1 else f"{60 * rate:.2g}/min"
+
+
+def _time_text(seconds: float) -> str:
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+@dataclass
+class Silent(Console):
+    """Says nothing and keeps warnings for the end: a run makes the same ones after every task."""
+
+    quiet: bool = True
+
+    def warn(self, text: str) -> None:
+        """Keep a warning."""
+        self.warnings.append(text)
 
 
 def size_text(count: float) -> str:

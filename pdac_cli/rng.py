@@ -27,6 +27,7 @@ class Purpose(IntEnum):
     ADMIT = 20  # into the stream's buffer
     REPLACE = 21  # which row of it
     KEEP = 22  # what else a streaming method draws when a batch arrives
+    CALIBRATE = 23  # which rows of a stream its density is calibrated on
     CLASS_ORDER = 40
     IMBALANCE = 41  # which rows of a class are left
     HOLD_OUT = 42  # rows to test on, where there are none
@@ -41,6 +42,7 @@ class Purpose(IntEnum):
     CANDIDATE = 34
     SMOOTH = 35
     HEAD = 36
+    CODES = 37  # signs that stand for classes
 
 
 def generator(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:

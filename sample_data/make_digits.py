@@ -22,7 +22,7 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
 
-from pdac_cli.learning.backbones import ResNet18, resnet18
+from pdac_cli.learning.networks.backbones import ResNet18, resnet18
 
 TEST_ROWS = 297  # leaves 1,500 to train on
 GREY_SCALE = 15  # scikit-learn's levels 0..16 become 0..240 of a byte, without rounding

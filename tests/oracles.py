@@ -22,7 +22,7 @@ class MemoryRows:
         return len(self.h)
 
     @property
-    def dim(self) -> int:
+    def n_features(self) -> int:
         return self.h.shape[1]
 
     @property

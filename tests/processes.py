@@ -19,6 +19,10 @@ sys.exit(code)
 """
 
 
+class Killed(BaseException):
+    """Stands for a kill in a test that runs the command in its own process: nothing catches it."""
+
+
 def wait_until_open(process: subprocess.Popen[Any], path: Path, seconds: float = 60) -> None:
     """Wait until a process has opened the file, so that it is at work and no longer loading what it needs."""
     begun = time.monotonic()

@@ -31,18 +31,21 @@ import numpy as np
 import pytest
 import typer
 
-from pdac_cli.commands import fit, select, stream
+from pdac_cli.commands import fit, select
+from pdac_cli.commands.stream import command as stream
 from pdac_cli.engine import scratch
-from pdac_cli.files import atomic, hdf5
 from pdac_cli.files.featureset import FeatureSet
-from pdac_cli.files.index import read_index
+from pdac_cli.files.formats import hdf5
+from pdac_cli.files.index.index_file import read_index
 from pdac_cli.options.fit import FitOptions
 from pdac_cli.options.select import SelectOptions
 from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions
 from pdac_cli.options.stream import StreamDensityOptions, StreamOptions
+from pdac_cli.storage import atomic
 from tests.bad_inputs import (
     BARE,
     COMMANDS,
+    DRAWERS,
     FITTERS,
     PRINTERS,
     READERS,
@@ -56,7 +59,7 @@ from tests.bad_inputs import (
 )
 from tests.bad_inputs.learning import NETWORKS, SHARDS
 from tests.faults.processes import contents
-from tests.files.test_bad_features import (
+from tests.files.formats.bad_features import (
     FILES,
     H,
     Y,
@@ -190,7 +193,7 @@ REFUSED_FILES = [
 ]
 OTHER_FILES = [
     Case("truncated", 3, "f.h5: truncated: .*copy it again", f(cut_in_half)),
-    Case("killed while appending", 3, "incomplete; rerun with --resume", f(killed_while_appending)),
+    Case("killed while appending", 3, "incomplete; .*that wrote it again", f(killed_while_appending)),
     Case("locked by a writer", 5, "another process is writing", during=written_by_another("f.h5")),
     Case("no locks", 0, "", during=without_locks, same=True),
     Case("damaged chunk", 3, "'features' from row 0 to .* cannot be read", f(damaged_chunk)),
@@ -274,6 +277,11 @@ VALUES = [
          features(y=ONLY_THREE), "--dim 4", verbs=FITTERS),
     Case("L too large for a class", 0, "warning: fewer than --components 5 for class 9: too few samples",
          features(y=ONLY_THREE), "--components 5", verbs=FITTERS),
+    Case("one sample, judged", 0, "kept 20 of 50 rows by pdac", features(y=ONE_ALONE), verbs=DRAWERS),
+    Case("constant features, judged", 0, r"by pdac\n(  .*\n){6}$", features(H * 0 + 3), verbs=DRAWERS),
+    Case("one class constant, judged", 0, "kept 20 of 50 rows by pdac", features(np.where(Y[:, None] == 2, 1, H)),
+         verbs=DRAWERS),
+    Case("low rank, judged", 0, "kept 20 of 50 rows by pdac", features(H[:, :1] * np.ones((1, 4))), verbs=DRAWERS),
     Case("d > D", 2, "--dim is 5, the data has 4 features; expected at most as many", arguments="--dim 5",
          verbs=FITTERS),
     Case("budget 0", 2, "--budget is 0; expected at least 1", arguments="--budget 0", verbs=("select", "uniform")),
@@ -303,7 +311,7 @@ def fitted(columns: int = 4, shift: int = 0, names: bool = False) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path, out = Path(folder, "f.h5"), Path(folder, "m.h5")
         put(path, H[:, :columns], (Y + shift).astype("S3") if names else Y + shift)
-        fit.run(FitOptions(InputOptions((str(path),)), out, DENSITY, QUIET))
+        fit.run(FitOptions(input=InputOptions(paths=(str(path),)), output=out, density=DENSITY, run=QUIET))
         return out.read_bytes()
 
 
@@ -327,7 +335,9 @@ def kept(suffix: str, names: bool = False) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path, out = Path(folder, "g.h5"), Path(folder, f"b{suffix}")
         put(path, H + 1, Y.astype("S3") if names else Y)
-        select.run(SelectOptions(InputOptions((str(path),)), 20, out, method="uniform", run=QUIET))
+        select.run(
+            SelectOptions(input=InputOptions(paths=(str(path),)), budget=20, output=out, method="uniform", run=QUIET)
+        )
         return out.read_bytes()
 
 
@@ -448,7 +458,14 @@ def streamed(columns: int = 4) -> bytes:
         path, out = Path(folder, "f.h5"), Path(folder, "s.h5")
         put(path, H[:, :columns])
         density = StreamDensityOptions(dim=2, components=2)
-        options = StreamOptions(InputOptions((str(path),)), 20, Path(folder, "b.json"), out, density=density, run=QUIET)
+        options = StreamOptions(
+            input=InputOptions(paths=(str(path),)),
+            budget=20,
+            output=Path(folder, "b.json"),
+            state=out,
+            density=density,
+            run=QUIET,
+        )
         stream.run(options)
         return out.read_bytes()
 
@@ -591,7 +608,11 @@ def plain_rows(verb: str) -> list[int]:
         path, out = Path(folder, "f.h5"), Path(folder, "out.h5")
         put(path)
         method = "uniform" if "uniform" in arguments else "pdac"
-        select.run(SelectOptions(InputOptions((str(path),)), 20, out, method=method, density=DENSITY, run=QUIET))
+        select.run(
+            SelectOptions(
+                input=InputOptions(paths=(str(path),)), budget=20, output=out, method=method, density=DENSITY, run=QUIET
+            )
+        )
         return read_index(out).row.tolist()
 
 

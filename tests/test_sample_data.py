@@ -13,7 +13,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from pdac_cli.learning.backbones import ResNet18Form, describe_state
+from pdac_cli.learning.networks.backbones import ResNet18Form, describe_state
 
 SAMPLE = Path(__file__).parents[1] / "sample_data"
 IMAGES, FEATURES, CHECKPOINT = (

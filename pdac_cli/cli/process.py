@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import resource
 import signal
 import sys
 from collections.abc import Iterator
@@ -10,13 +12,15 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, ClassVar, TextIO, cast
 
-from pdac_cli.files.atomic import remove_left
+from pdac_cli.errors import StorageError
+from pdac_cli.storage.atomic import remove_left
 
 INTERRUPTED, TERMINATED = 130, 143  # 128 + the signal's number
 ENDED = {  # what is said of it
     INTERRUPTED: "interrupted; every output is as it was before, or complete",
     TERMINATED: "terminated; every output is as it was before, or complete",
 }
+_LIBRARIES = 400 << 20  # bytes of address space that NumPy, SciPy and HDF5 take with their workspaces
 _AGAIN_SECONDS = 0.01
 _GRACE_SECONDS = 5.0  # for leaving in good order
 
@@ -58,12 +62,26 @@ def safe_streams() -> Iterator[None]:
         if getattr(sys, name) is None:
             _open_null(number, flags)
             setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            with suppress(OSError):  # of a stream that is full or broken, which is said when it is written to
+                stream.reconfigure(errors="backslashreplace")  # for letters that the encoding lacks
     spoken = sys.stderr
     sys.stderr = cast(TextIO, _Forgiving(spoken))
     try:
         yield
     finally:
         sys.stderr = spoken
+
+
+def check_address_space() -> None:
+    """Refuse a limit that the libraries do not fit into, before loading: OpenBLAS would ask for more forever."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < _LIBRARIES:
+        raise StorageError(
+            f"the address space is limited to {limit:,} bytes; expected at least {_LIBRARIES:,} for the libraries; "
+            "raise the limit (ulimit -v)"
+        )
 
 
 def discard_output() -> None:
@@ -115,7 +133,11 @@ class _Signals:
             raise self.errors[number]
 
     def unraisable(self, ignored: sys.UnraisableHookArgs) -> None:
-        """Raise a signal's error once more where a destructor or a callback from C has swallowed it."""
+        """Raise a signal's error once more where a destructor or a callback from C has swallowed it.
+
+        Python raises it wherever the main thread is, also where nothing can rise from, and then only tells this hook:
+        https://docs.python.org/3.11/library/signal.html#note-on-signal-handlers-and-exceptions
+        """
         if self.raised and ignored.exc_type is self.errors[self.raised]:
             self.again, self.raised = self.raised, 0
             signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)

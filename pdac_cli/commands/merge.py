@@ -5,23 +5,24 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from pdac_cli.console import Console, facts
+from pdac_cli.console import Console
 from pdac_cli.errors import UsageError
-from pdac_cli.files.atomic import check_output
-from pdac_cli.files.links import write_linked
-from pdac_cli.files.shards import open_shards, write_merged
+from pdac_cli.files.results.linked_shards import write_linked
+from pdac_cli.files.results.shards import open_shards, write_merged
 from pdac_cli.options.extract import MergeOptions
+from pdac_cli.reports.table import facts
+from pdac_cli.storage.atomic import check_output
 
 
 @dataclass(frozen=True)
 class MergeSummary:
-    """What a merge came to."""
+    """What a merge reports."""
 
     output: str
     shards: int
     rows: int
-    dim: int
-    skipped: int
+    n_features: int
+    n_skipped: int
     linked: bool
     warnings: list[str]
 
@@ -30,8 +31,8 @@ class MergeSummary:
         virtual = " (virtual: keep the shards where they are)" if self.linked else ""
         lines = {
             "features": f"{self.output}{virtual}",
-            "rows, features, shards": f"{self.rows:,}, {self.dim:,}, {self.shards:,}",
-            "skipped": f"{self.skipped:,}" if self.skipped else "",
+            "rows, features, shards": f"{self.rows:,}, {self.n_features:,}, {self.shards:,}",
+            "skipped": f"{self.n_skipped:,}" if self.n_skipped else "",
         }
         return facts({name: value for name, value in lines.items() if value})
 
@@ -47,5 +48,5 @@ def run(options: MergeOptions) -> MergeSummary:
         write = write_linked if options.link else write_merged
         write(options.output, shards, options.run.force)
         rows, skipped = sum(shard.rows for shard in shards), sum(shard.skipped for shard in shards)
-    dim = shards[0].columns["features"].shape[1]
-    return MergeSummary(str(options.output), len(shards), rows, dim, skipped, options.link, console.warnings)
+    n_features = shards[0].columns["features"].shape[1]
+    return MergeSummary(str(options.output), len(shards), rows, n_features, skipped, options.link, console.warnings)

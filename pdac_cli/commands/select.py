@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pdac_cli.commands.choose import Chosen, choose
-from pdac_cli.commands.input import open_input, tell_left_out
-from pdac_cli.console import Console, table
-from pdac_cli.files.atomic import check_output
-from pdac_cli.files.index import format_text, index_suffix, read_index, write_index
+from pdac_cli.console import Console
+from pdac_cli.engine.plan import make_plan
+from pdac_cli.files.index.index_file import format_text, index_suffix, read_index, write_index
 from pdac_cli.options.select import SelectOptions
+from pdac_cli.pipeline.row_access import open_input, report_unused_rows
+from pdac_cli.pipeline.selecting import Chosen, choose
+from pdac_cli.reports.table import Table
 from pdac_cli.selection.methods import method_named
+from pdac_cli.storage.atomic import check_output
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,27 @@ class ClassLine:
 
 
 @dataclass(frozen=True)
+class SuspectSummary:
+    """Labels that are more likely wrong than right, Eq. (26)."""
+
+    rows: int
+    share: float  # of all labels, estimated to be wrong
+    kept: int  # of the suspect rows
+    worst_class: str | None  # with the most of them,
+    likely_class: str | None  # and what most of these look like
+
+    def text(self, total: int) -> str:
+        """Return a line for people."""
+        where = f"; most in class {self.worst_class}, likely class {self.likely_class}" if self.worst_class else ""
+        return (
+            f"suspect labels: {self.rows:,} rows, {self.rows / total:.1%}{where}; {self.kept:,} of them kept "
+            f"(estimated share of wrong labels: {self.share:.1%})"
+        )
+
+
+@dataclass(frozen=True)
 class SelectSummary:
-    """What a selection came to."""
+    """What a selection reports."""
 
     output: str | None
     method: str
@@ -40,38 +61,43 @@ class SelectSummary:
     seed: int
     fingerprint: str
     effective_size: float | None  # of π over all rows
-    classes: list[ClassLine]
+    n_classes: int
+    per_class: list[ClassLine]
     warnings: list[str]
     indices: list[int] | None  # only where no file was written
+    suspects: SuspectSummary | None = None  # where labels were judged
 
     def text(self) -> str:
         """Return the summary for people."""
-        head = [f"kept {self.kept:,} of {sum(line.rows for line in self.classes):,} rows by {self.method}"]
+        head = [f"kept {self.kept:,} of {sum(line.rows for line in self.per_class):,} rows by {self.method}"]
         if len(self.tasks) > 1:
             shares = ", ".join(f"task {task}: {rows:,}" for task, rows in self.tasks.items())
             head = [f"kept {self.kept:,} rows by {self.method} ({shares})"]
-        sized = any(line.effective_size is not None for line in self.classes)
-        rows = [["class", "rows", "kept", *(["effective size"] if sized else [])]]
-        for line in self.classes[:20]:
-            size = [] if line.effective_size is None else [f"{line.effective_size:,.1f}"]
-            rows.append([line.name or str(line.label), f"{line.rows:,}", f"{line.kept:,}", *size])
-        tail = [f"  … and {len(self.classes) - 20:,} more classes"] if len(self.classes) > 20 else []
-        return "\n".join([*head, table(rows), *tail])
+        sized = any(line.effective_size is not None for line in self.per_class)
+        rows = []
+        for line in self.per_class[:20]:
+            size = None if line.effective_size is None else f"{line.effective_size:,.1f}"
+            rows.append([line.name or line.label, f"{line.rows:,}", f"{line.kept:,}", *([size] if sized else [])])
+        columns = ["class", "rows", "kept", *(["effective size"] if sized else [])]
+        tail = [f"  … and {len(self.per_class) - 20:,} more classes"] if len(self.per_class) > 20 else []
+        if self.suspects is not None and self.suspects.rows:
+            tail.append(self.suspects.text(sum(line.rows for line in self.per_class)))
+        return "\n".join([*head, Table.of(columns, rows, left=["class"]).text(), *tail])
 
 
 def run(options: SelectOptions) -> SelectSummary:
     """Choose rows, Algorithm 1; write or print them."""
     console = Console.of(options.run)
-    method_named(options.method)
+    method = method_named(options.method)
     if options.output:
         index_suffix(options.output)
     before = read_index(options.buffer) if options.buffer else None
-    with open_input(options.input, console) as source:
+    with open_input(options.input, console, options.run.memory) as source:
         if options.output:
             others = [path for path in (options.model, options.buffer) if path]
             check_output(options.output, [*source.paths, *others], options.run.force)
-        chosen = choose(source, before, options, console)
-        tell_left_out(source, options.input, console)
+        chosen = choose(source, before, options, method, make_plan(options.input, options.run), console)
+        report_unused_rows(source, options.input, console)
         source.check_unchanged()
     if options.output:
         write_index(chosen.index, options.output, options.run.force)
@@ -97,7 +123,8 @@ def _summary(chosen: Chosen, options: SelectOptions, console: Console) -> Select
         seed=options.seed,
         fingerprint=index.sources[-1].fingerprint,
         effective_size=answer.effective_total,
-        classes=[
+        n_classes=len(classes.labels),
+        per_class=[
             ClassLine(
                 int(label),
                 names[label] if names is not None and len(index.sources) == 1 else None,
@@ -109,4 +136,22 @@ def _summary(chosen: Chosen, options: SelectOptions, console: Console) -> Select
         ],
         warnings=console.warnings,
         indices=index.row[new].tolist() if options.output is None else None,
+        suspects=_suspects(chosen),
     )
+
+
+def _suspects(chosen: Chosen) -> SuspectSummary | None:
+    found, classes, names = chosen.answer.suspects, chosen.classes, chosen.label_names
+    if found is None:
+        return None
+
+    def name(code: int) -> str:
+        label = int(classes.labels[code])
+        return str(label) if names is None else names[label]
+
+    kept = int(np.isin(chosen.answer.ranking.ids, found.ids).sum())
+    if not len(found.ids):
+        return SuspectSummary(0, found.share, 0, None, None)
+    worst = int(np.argmax(np.bincount(found.codes)))
+    likely = int(np.argmax(np.bincount(found.likely[found.codes == worst])))
+    return SuspectSummary(len(found.ids), found.share, kept, name(worst), name(likely))

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from pdac_cli.arrays import Array
+
 ROWS = 128  # large enough for BLAS, small enough that padding a class of 500 rows wastes 2 %
 SEGMENT = 16  # 2,048 rows: what is read at once of a class too large to keep
 SEGMENT_ROWS = ROWS * SEGMENT
@@ -35,7 +35,7 @@ class ClassRows(Protocol):
         """How many rows there are."""
 
     @property
-    def dim(self) -> int:
+    def n_features(self) -> int:
         """The number of features D."""
 
     @property

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from pdac_cli.arrays import Array
 from pdac_cli.density import kernel
-from pdac_cli.density.blocks import ROWS, Array, ClassRows, block_count, segments
-from pdac_cli.density.room import Room
+from pdac_cli.density.blocks import ROWS, ClassRows, block_count, segments
+from pdac_cli.density.device import Workspace
 
 _IN_CACHE = 2 * ROWS  # rows that are read and then worked on while they are still in the processor's cache
 _KEEP = 1 << 24  # numbers: a class up to this size is read once and kept, a larger one is read on every pass
@@ -28,12 +29,12 @@ class Centred:
     offset: Array  # (D,) the mean of the rows as they are given, in double precision
     _origin: Array  # (D,) what has been taken off them
 
-    def __init__(self, rows: ClassRows, dtype: np.dtype[Any], room: Room) -> None:
+    def __init__(self, rows: ClassRows, dtype: np.dtype[Any], workspace: Workspace) -> None:
         self.rows, self.dtype = rows, dtype
         self.unit, self.constant = 1.0, False
         self._kept: Array | None = None
-        if kept_bytes(rows.count, rows.dim, dtype):
-            self._kept = room.take("rows", (block_count(rows.count) * ROWS, rows.dim), dtype)
+        if kept_bytes(rows.count, rows.n_features, dtype):
+            self._kept = workspace.take("rows", (block_count(rows.count) * ROWS, rows.n_features), dtype)
             self._kept[rows.count :] = 0
         self._load()
 
@@ -87,14 +88,14 @@ class Centred:
 
     def _load(self) -> None:
         """Read the rows and find their mean; those of a small class are kept."""
-        self.offset = np.zeros(self.rows.dim)
+        self.offset = np.zeros(self.rows.n_features)
         with np.errstate(over="ignore", invalid="ignore"):  # then the values themselves are looked at
             for at, part in enumerate(self._read_all()):
                 if at == 0:
-                    self._origin = _mean([part], len(part), self.rows.dim).astype(self.dtype)
+                    self._origin = _mean([part], len(part), self.rows.n_features).astype(self.dtype)
                 _shift(part, self._origin, 1 / self.rows.count, self.offset)
             self._set_mean(self._origin + self.offset)
-            if self._kept is None or self.rows.count < self.rows.dim:
+            if self._kept is None or self.rows.count < self.rows.n_features:
                 self._centre_exactly()
 
     def _read_all(self) -> Iterator[Array]:
@@ -110,7 +111,7 @@ class Centred:
 
     def _read(self, start: int, stop: int) -> Array:
         """Return rows start to stop as they are, filled up with zeros to whole blocks."""
-        out = whole_blocks(stop - start, self.rows.dim, self.dtype)
+        out = whole_blocks(stop - start, self.rows.n_features, self.dtype)
         self.rows.read_into(start, out[: stop - start])
         return out
 
@@ -129,23 +130,24 @@ class Centred:
         """Take the mean off the rows, as exactly as it is known."""
         if self._kept is not None:
             self._kept[: self.rows.count] -= self.rest
-        self._origin, self.offset = self._origin + self.rest, np.zeros(self.rows.dim)
+        self._origin, self.offset = self._origin + self.rest, np.zeros(self.rows.n_features)
 
     def _correct(self) -> None:
         """Add to the mean what the rows' mean still is, and take it off them."""
-        self._set_mean(self._origin + _mean((part for _, part in self), self.rows.count, self.rows.dim))
+        self._set_mean(self._origin + _mean((part for _, part in self), self.rows.count, self.rows.n_features))
         self._centre_exactly()
 
     def _look(self) -> None:
         """See whether all rows are the same, and choose the unit by their extent."""
-        low, high = np.full(self.rows.dim, np.inf), np.full(self.rows.dim, -np.inf)
+        low, high = np.full(self.rows.n_features, np.inf), np.full(self.rows.n_features, -np.inf)
         for part in self._read_all():
             np.minimum(low, part.min(axis=0), out=low)
             np.maximum(high, part.max(axis=0), out=high)
         extent = float(np.max(high / 2 - low / 2))
         self.constant = extent == 0.0
         if not (self.constant or 2.0**-20 < extent < 2.0**20):
-            self.unit = float(2.0 ** np.ceil(np.log2(extent)))
+            # Of denormal numbers the unit is the smallest one whose inverse is a number.
+            self.unit = max(float(2.0 ** np.ceil(np.log2(extent))), float(np.finfo(self.dtype).tiny))
         self._load()
         if self.constant:
             self.mean = low.astype(self.dtype)

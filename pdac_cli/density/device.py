@@ -1,14 +1,15 @@
-"""Where the products are taken: NumPy, or a device of another array library with NumPy's names (torch)."""
+"""Where the products are taken: NumPy or torch, a library with NumPy's names; and memory that is used again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from pdac_cli.density.blocks import Array
+from pdac_cli.arrays import Array
 
 
 @dataclass(frozen=True)
@@ -26,3 +27,17 @@ class Device:
 
 
 NUMPY = Device(np, np.asarray, np.asarray)
+
+
+class Workspace:
+    """A thread's memory for large temporary arrays: the system need not give it anew, and clear it, for every class."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, Array] = {}
+
+    def take(self, use: str, shape: tuple[int, ...], dtype: np.dtype[Any] | type = np.float64) -> Array:
+        """Return room for an array; what was there for the same use is lost."""
+        size = prod(shape) * np.dtype(dtype).itemsize
+        if use not in self._arrays or len(self._arrays[use]) < size:
+            self._arrays[use] = np.empty(size, np.uint8)
+        return self._arrays[use][:size].view(dtype).reshape(shape)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
+from pdac_cli.arrays import Array
 from pdac_cli.density import kernel
-from pdac_cli.density.blocks import Array
 from pdac_cli.options.shared import Solver
 
 _DENSE = 96  # below this size LAPACK's full decomposition is as fast as Lanczos

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pdac_cli.density.blocks import ROWS, Array, Blocks
-from pdac_cli.density.device import NUMPY, Device
+from pdac_cli.arrays import Array
+from pdac_cli.density.blocks import ROWS, Blocks
+from pdac_cli.density.device import NUMPY, Device, Workspace
 from pdac_cli.density.mixture import Mixtures, coefficients_of, mixtures_of, moments_of, second_moments
-from pdac_cli.density.room import Room
 from pdac_cli.density.sweep import by_tail, sweep_over
 
 
@@ -32,7 +32,7 @@ def expectation_maximisation(
     iterations: int,
     tol: float | None,
     device: Device = NUMPY,
-    room: Room | None = None,
+    workspace: Workspace | None = None,
 ) -> tuple[Mixtures, Array]:
     """Run EM and return the mixtures and the mean log-likelihood before each step and after the last.
 
@@ -42,8 +42,8 @@ def expectation_maximisation(
     alpha, moments = mixtures.alpha.copy(), second_moments(mixtures)
     history = np.full((len(alpha), iterations + 1), np.nan)
     active = by_tail(blocks)
-    room = room or Room()
-    sweep = sweep_over(blocks, active, comps, device, room)
+    workspace = workspace or Workspace()
+    sweep = sweep_over(blocks, active, comps, device, workspace)
     for step in range(iterations + 1):
         theta = coefficients_of(alpha[active], moments[active], dims[active])
         sums, log_likelihood = sweep(theta, last=step == iterations)
@@ -52,7 +52,7 @@ def expectation_maximisation(
             going = history[active, step] - history[active, step - 1] >= tol
             if not going.all():
                 active, sums = active[going], sums[going]
-                sweep = sweep_over(blocks, active, comps, device, room)
+                sweep = sweep_over(blocks, active, comps, device, workspace)
         if step == iterations or not len(active):
             break
         weights = sums[:, :comps, 0]

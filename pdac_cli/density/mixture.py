@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from pdac_cli.arrays import Array
 from pdac_cli.density import kernel
-from pdac_cli.density.blocks import Array
 from pdac_cli.errors import DataError
 
 _LOG_2PI = float(np.log(2 * np.pi))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from pdac_cli.density.blocks import ROWS, Allocate, Array, ClassRows, empty_blocks, fill, segments
-from pdac_cli.density.device import NUMPY, Device
+from pdac_cli.arrays import Array
+from pdac_cli.density.blocks import ROWS, Allocate, ClassRows, empty_blocks, fill, segments
+from pdac_cli.density.device import NUMPY, Device, Workspace
 from pdac_cli.density.em import expectation_maximisation, start
 from pdac_cli.density.mixture import Mixtures, cholesky, coefficients, e_step, quadratic
-from pdac_cli.density.projection import Projection, fit_projection, project, projected
-from pdac_cli.density.room import Room
+from pdac_cli.density.projection import Projection, fit_projection, project, projected, single_row
 from pdac_cli.options.shared import DensityOptions
 from pdac_cli.rng import Purpose, row_uniforms
 
@@ -57,14 +57,17 @@ def fit_classes(
     seed: int,
     device: Device = NUMPY,
     allocate: Allocate = np.zeros,
-    room: Room | None = None,
+    workspace: Workspace | None = None,
 ) -> Model:
     """Fit the classes, in the order given; a class's answer depends on its own rows alone."""
-    room = room or Room()
+    workspace = workspace or Workspace()
     projections: list[Projection] = []
     blocks = empty_blocks([rows.count for rows in classes], options.dim, allocate)
     for c, rows in enumerate(classes):
-        projection, centred = fit_projection(rows, options.dim, options.solver, device, room)
+        if rows.count == 1:  # of which there may be many, and each takes a while for nothing
+            projections.append(single_row(rows, options.solver))
+            continue
+        projection, centred = fit_projection(rows, options.dim, options.solver, device, workspace)
         projections.append(projection)
         for first, xi in projected(centred, projection.W):
             fill(blocks, c, first, xi)
@@ -80,9 +83,9 @@ def fit_classes(
         options.iterations,
         options.tol,
         device,
-        room,
+        workspace,
     )
-    W = np.zeros((len(classes), classes[0].dim, options.dim), projections[0].W.dtype)
+    W = np.zeros((len(classes), classes[0].n_features, options.dim), projections[0].W.dtype)
     for c, p in enumerate(projections):
         W[c, :, : dims[c]] = p.W
     scale = _scale(dims, unit, options.dim)
@@ -98,6 +101,11 @@ def fit_classes(
         chol=cholesky(mixtures.sigma) * scale[:, None, :, None],
         log_likelihood=history - (dims * np.log(unit))[:, None],
     )
+
+
+def clipped_components(options: DensityOptions, counts: Iterable[int]) -> DensityOptions:
+    """Return the options with no more components than the largest class has rows: none can use more."""
+    return replace(options, components=min(options.components, max(int(count) for count in counts)))
 
 
 def merge_models(models: Sequence[Model]) -> Model:

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from scipy.linalg.blas import dsymm, dsyrk
 
-from pdac_cli.density.blocks import Array
+from pdac_cli.arrays import Array
 from pdac_cli.density.eigenvectors import top_eigenvectors
 from pdac_cli.options.shared import Solver
 from pdac_cli.options.stream import StreamSolver
@@ -49,9 +49,9 @@ class DenseMoments:
     solver: StreamSolver
 
     @classmethod
-    def empty(cls, dim: int, solver: StreamSolver) -> DenseMoments:
+    def empty(cls, n_features: int, solver: StreamSolver) -> DenseMoments:
         """Return the moments of no rows."""
-        return cls(0, np.zeros(dim), np.zeros((dim, dim)), solver)
+        return cls(0, np.zeros(n_features), np.zeros((n_features, n_features)), solver)
 
     def fold(self, x: Array) -> None:
         """Take in rows (n, D) by Chan's parallel update, whose term for the shift of the mean keeps it exact."""
@@ -98,9 +98,9 @@ class SketchMoments:
     rank: int
 
     @classmethod
-    def empty(cls, dim: int, wanted: int) -> SketchMoments:
+    def empty(cls, n_features: int, wanted: int) -> SketchMoments:
         """Return the moments of no rows; the rank leaves room for directions that are not among the top ones yet."""
-        return cls(0, np.zeros(dim), np.zeros((0, dim)), min(dim, max(4 * wanted, 32)))
+        return cls(0, np.zeros(n_features), np.zeros((0, n_features)), min(n_features, max(4 * wanted, 32)))
 
     def fold(self, x: Array) -> None:
         """Take in rows (n, D)."""

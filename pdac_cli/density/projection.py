@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
+from pdac_cli.arrays import Array
 from pdac_cli.density import kernel
-from pdac_cli.density.blocks import ROWS, Array, ClassRows, work_dtype
+from pdac_cli.density.blocks import ROWS, ClassRows, work_dtype
 from pdac_cli.density.centred import Centred, centre, whole_blocks
-from pdac_cli.density.device import NUMPY, Device
+from pdac_cli.density.device import NUMPY, Device, Workspace
 from pdac_cli.density.eigenvectors import lanczos, top_eigenvectors
-from pdac_cli.density.room import Room
 from pdac_cli.options.shared import Solver
 
 _SQUARE = 1 << 26  # numbers: a covariance above this size is never formed
@@ -40,14 +40,14 @@ def project(h: Array, mean: Array, W: Array, unit: float) -> Array:
 
 def project_centred(centred: Array, W: Array) -> Array:
     """Return W_yᵀ of rows that are centred and fill whole blocks: (blocks · ROWS, D) -> (blocks, d, ROWS)."""
-    features, dim = W.shape
+    n_features, dim = W.shape
     if kernel.takes(centred) and kernel.takes(W):
         out = np.empty((len(centred) // ROWS, dim, ROWS), np.float32)
-        kernel.compiled.project(np.ascontiguousarray(centred), np.ascontiguousarray(W.T), out, features)
+        kernel.compiled.project(np.ascontiguousarray(centred), np.ascontiguousarray(W.T), out, n_features)
         return out
-    padded = np.zeros((-(-dim // 4) * 4, features), W.dtype)  # BLAS likes a multiple of four
+    padded = np.zeros((-(-dim // 4) * 4, n_features), W.dtype)  # BLAS likes a multiple of four
     padded[:dim] = W.T
-    return (padded @ centred.reshape(-1, ROWS, features).swapaxes(1, 2))[:, :dim]
+    return (padded @ centred.reshape(-1, ROWS, n_features).swapaxes(1, 2))[:, :dim]
 
 
 def fit_dtype(dtype: np.dtype[Any], solver: Solver) -> np.dtype[Any]:
@@ -55,17 +55,25 @@ def fit_dtype(dtype: np.dtype[Any], solver: Solver) -> np.dtype[Any]:
     return np.dtype(np.float64) if solver is Solver.EXACT else work_dtype(dtype)
 
 
+def single_row(rows: ClassRows, solver: Solver) -> Projection:
+    """Return what :func:`fit_projection` makes of a class of one row: its mean, and no direction."""
+    dtype = fit_dtype(rows.dtype, solver)
+    mean = np.empty((1, rows.n_features), dtype)
+    rows.read_into(0, mean)
+    return Projection(mean[0], np.empty((rows.n_features, 0), dtype), np.empty(0), 1.0)
+
+
 def fit_projection(
-    rows: ClassRows, dim: int, solver: Solver, device: Device = NUMPY, room: Room | None = None
+    rows: ClassRows, dim: int, solver: Solver, device: Device = NUMPY, workspace: Workspace | None = None
 ) -> tuple[Projection, Centred]:
     """Return the class's mean and top `dim` directions, Eqs. (1)–(3), fewer where its rank is lower; and its rows.
 
-    The rows are lost when the room is used for another class.
+    The rows are lost when the workspace is used for another class.
     """
     dtype = fit_dtype(rows.dtype, solver)
-    centred = Centred(rows, dtype, room or Room())
+    centred = Centred(rows, dtype, workspace or Workspace())
     variance, W = _top_directions(centred, dim, solver, device)
-    keep = variance > variance[:1] * (4 * np.sqrt(rows.dim) * np.finfo(dtype).eps)  # above rounding noise
+    keep = variance > variance[:1] * (4 * np.sqrt(rows.n_features) * np.finfo(dtype).eps)  # above rounding noise
     projection = Projection(centred.mean, fix_signs(W[:, keep]), variance[keep].astype(np.float64), centred.unit)
     return projection, centred
 
@@ -107,17 +115,17 @@ class _Covariance(LinearOperator):  # type: ignore[misc]
 
 def _top_directions(centred: Centred, dim: int, solver: Solver, device: Device) -> tuple[Array, Array]:
     """Return the largest eigenvalues of the covariance (2), in units of unit², and their eigenvectors (3)."""
-    count, features = centred.rows.count, len(centred.mean)
-    formed = solver is Solver.EXACT or min(count, features) ** 2 <= _SQUARE
+    count, n_features = centred.rows.count, len(centred.mean)
+    formed = solver is Solver.EXACT or min(count, n_features) ** 2 <= _SQUARE
     products = _products(centred, device) if formed else None
     if centred.changed(centred.squares() if products is None else float(products.trace()) / count) and formed:
         products = _products(centred, device)
     if centred.constant:
-        return np.zeros(0), np.zeros((features, 0), centred.dtype)
+        return np.zeros(0), np.zeros((n_features, 0), centred.dtype)
     if products is None:
         return lanczos(_Covariance(centred), dim)
-    values, W = _eigenvectors(products, min(dim, count, features), solver, device)
-    if count < features:
+    values, W = _eigenvectors(products, min(dim, count, n_features), solver, device)
+    if count < n_features:
         W = centred.together().T @ W
         norms = np.linalg.norm(W, axis=0)
         W /= np.where(norms > 0, norms, 1)
@@ -125,22 +133,22 @@ def _top_directions(centred: Centred, dim: int, solver: Solver, device: Device) 
 
 
 def _products(centred: Centred, device: Device) -> Any:
-    """Return the n × n products of the rows, or the D × D ones of the features, whichever are fewer.
+    """Return the n × n products of the rows, or the D × D ones of the n_features, whichever are fewer.
 
     They have the same non-zero eigenvalues, n times the covariance's.
     """
-    count, features = centred.rows.count, len(centred.mean)
+    count, n_features = centred.rows.count, len(centred.mean)
     with np.errstate(over="ignore", invalid="ignore"):  # see `Centred.changed`
-        if centred.small or count < features:
+        if centred.small or count < n_features:
             rows = device.move(centred.together())
-            if count < features:
+            if count < n_features:
                 return rows @ rows.T
             products = rows.T @ rows
             if centred.offset.any():
                 root = (np.sqrt(count) * centred.offset).astype(centred.dtype)
                 products -= device.move(np.outer(root, root))
             return products
-        products = device.move(np.zeros((features, features), centred.dtype))
+        products = device.move(np.zeros((n_features, n_features), centred.dtype))
         for _, part in centred:
             moved = device.move(part)
             products += moved.T @ moved

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from pdac_cli.density.blocks import Array
-from pdac_cli.density.carry import carry, floored, streaming_em
+from pdac_cli.arrays import Array
 from pdac_cli.density.mixture import Mixtures, cholesky, coefficients, e_step, quadratic
 from pdac_cli.density.model import Model, initial_rows
 from pdac_cli.density.moments import GUARD, DenseMoments, Moments, SketchMoments
 from pdac_cli.density.projection import fix_signs
+from pdac_cli.density.rebase import carry, floored, streaming_em
 from pdac_cli.options.stream import StreamDensityOptions, StreamSolver
 
 
@@ -86,11 +86,11 @@ def score(groups: Sequence[tuple[StreamedClass, Array]], h: Array) -> Array:
     return log_p
 
 
-def new_class(label: int, features: int, options: StreamDensityOptions) -> StreamedClass:
+def new_class(label: int, n_features: int, options: StreamDensityOptions) -> StreamedClass:
     """Return a class of which nothing has been seen."""
     if options.solver is StreamSolver.SKETCH:
-        return StreamedClass(label, SketchMoments.empty(features, options.dim + GUARD))
-    return StreamedClass(label, DenseMoments.empty(features, options.solver))
+        return StreamedClass(label, SketchMoments.empty(n_features, options.dim + GUARD))
+    return StreamedClass(label, DenseMoments.empty(n_features, options.solver))
 
 
 def add_rows(known: StreamedClass, h: Array, options: StreamDensityOptions, seed: int) -> None:
@@ -198,9 +198,9 @@ def _unit(h: Array) -> float:
     return 2.0 ** float(np.ceil(np.log2(extent))) if extent > 0 else 1.0
 
 
-def _rank(values: Array, features: int) -> int:
+def _rank(values: Array, n_features: int) -> int:
     """Return how many of the eigenvalues, descending, are above rounding noise."""
-    noise = 4 * np.sqrt(features) * np.finfo(np.float64).eps
+    noise = 4 * np.sqrt(n_features) * np.finfo(np.float64).eps
     return int(np.count_nonzero(values > max(float(values[:1].sum()), 0.0) * noise))
 
 

@@ -13,11 +13,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pdac_cli.arrays import Array
 from pdac_cli.density import kernel
-from pdac_cli.density.blocks import ROWS, Array, Blocks
-from pdac_cli.density.device import Device
+from pdac_cli.density.blocks import ROWS, Blocks
+from pdac_cli.density.device import Device, Workspace
 from pdac_cli.density.mixture import quadratic, quadratic_shape, responsibilities
-from pdac_cli.density.room import Room
 
 PIECE = 80  # blocks, 10,240 rows: enough to hide Python's part, few enough to stay in the cache
 _FACTORS = 8  # rows whose densities are multiplied before a logarithm is taken
@@ -29,18 +29,18 @@ def by_tail(blocks: Blocks) -> Array:
     return np.argsort((np.diff(blocks.starts) - 1) % PIECE, kind="stable")
 
 
-class Sweep(Protocol):
+class RowSweep(Protocol):
     """Passes over the rows of some classes."""
 
     def __call__(self, theta: Array, *, last: bool) -> tuple[Array, Array]:
         """Return the sums r·φᵀ (C, L', K), not after the last step, and the log-likelihoods (C,): theta (C, L', K)."""
 
 
-def sweep_over(blocks: Blocks, classes: Array, comps: int, device: Device, room: Room) -> Sweep:
+def sweep_over(blocks: Blocks, classes: Array, comps: int, device: Device, workspace: Workspace) -> RowSweep:
     """Return the passes over these classes' rows: in C where it was compiled, or by the device's products."""
     if device.is_numpy and kernel.compiled is not None:
         return _Compiled(blocks, classes, comps)
-    return _Stacked(blocks, classes, comps, device, room)
+    return _Stacked(blocks, classes, comps, device, workspace)
 
 
 class _Compiled:
@@ -61,9 +61,9 @@ class _Compiled:
 class _Stacked:
     """Passes made of matrix products."""
 
-    def __init__(self, blocks: Blocks, classes: Array, comps: int, device: Device, room: Room) -> None:
+    def __init__(self, blocks: Blocks, classes: Array, comps: int, device: Device, workspace: Workspace) -> None:
         self.comps, self.device = comps, device
-        self._stacks = _stacks(blocks, classes, room)
+        self._stacks = _stacks(blocks, classes, workspace)
 
     def __call__(self, theta: Array, *, last: bool) -> tuple[Array, Array]:
         sums, log_likelihood = np.zeros_like(theta), np.zeros(len(theta))
@@ -90,7 +90,7 @@ class _Stack:
     firsts: Array  # (S,) the first block of each piece
     rows: Array  # (S,) rows of each that are not padding
     length: int  # of each, in blocks
-    room: Array  # where φ is made, for this stack alone if it is kept
+    space: Array  # where φ is made, for this stack alone if it is kept
     kept: list[Any] | None  # phi (S, K, n) on the device, once it is made; None where it is made anew in every step
 
     def phi(self, device: Device) -> Any:
@@ -100,13 +100,13 @@ class _Stack:
         xi = self.xi[self.firsts[:, None] + np.arange(self.length)]  # (S, blocks, d, R)
         xi = xi.swapaxes(1, 2).reshape(len(xi), -1, self.length * ROWS)
         valid = np.arange(self.length * ROWS) < self.rows[:, None]
-        phi = quadratic(device.move(xi), device.move(valid), device.move(self.room), device.xp)
+        phi = quadratic(device.move(xi), device.move(valid), device.move(self.space), device.xp)
         if self.kept is not None:
             self.kept.append(phi)
         return phi
 
 
-def _stacks(blocks: Blocks, classes: Array, room: Room) -> list[_Stack]:
+def _stacks(blocks: Blocks, classes: Array, workspace: Workspace) -> list[_Stack]:
     """Cut the classes into pieces and stack the last pieces of one length; a class's come in order."""
     starts, ends, counts = blocks.starts[classes], blocks.starts[classes + 1], blocks.counts[classes]
     keep = (ends - starts).sum() <= _KEEP
@@ -114,7 +114,7 @@ def _stacks(blocks: Blocks, classes: Array, room: Room) -> list[_Stack]:
     def stack(places: slice, firsts: Array, length: int) -> None:
         rows = np.minimum(counts[places] - (firsts - starts[places]) * ROWS, length * ROWS)
         shape = quadratic_shape(len(firsts), blocks.xi.shape[1], length * ROWS)
-        phi = room.take(f"phi {len(stacks) if keep else 0}", shape)
+        phi = workspace.take(f"phi {len(stacks) if keep else 0}", shape)
         stacks.append(_Stack(blocks.xi, places, firsts, rows, length, phi, [] if keep else None))
 
     stacks: list[_Stack] = []

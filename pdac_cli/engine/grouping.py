@@ -9,9 +9,10 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
-from pdac_cli.density.blocks import Array, ClassRows
+from pdac_cli.arrays import Array, Resident, Source, Tick, ignore
+from pdac_cli.density.blocks import ClassRows
+from pdac_cli.engine.plan import Classes, Plan
 from pdac_cli.engine.scratch import read_at, scratch_file, write_at
-from pdac_cli.engine.source import Classes, Plan, Resident, Source, Tick, ignore
 
 
 class GroupedRows(ClassRows, Protocol):
@@ -38,7 +39,7 @@ class StoredRows:
         return len(self.rows)
 
     @property
-    def dim(self) -> int:
+    def n_features(self) -> int:
         """The number of features D."""
         return int(self.rows.shape[1])
 
@@ -65,7 +66,7 @@ class TakenRows:
     """The rows of one class where the source has them; see `density.blocks.ClassRows`."""
 
     label: int
-    dim: int
+    n_features: int
     dtype: np.dtype[Any]
     source: Resident
     row_ids: Array  # (n_y,)
@@ -77,7 +78,7 @@ class TakenRows:
 
     def read(self, start: int, stop: int) -> Array:
         """Return rows start to stop."""
-        out = np.empty((stop - start, self.dim), self.dtype)
+        out = np.empty((stop - start, self.n_features), self.dtype)
         self.read_into(start, out)
         return out
 
@@ -96,7 +97,7 @@ class ScratchRows:
 
     label: int
     count: int
-    dim: int
+    n_features: int
     dtype: np.dtype[Any]
     file: IO[bytes]
     offset: int  # of the class's first row, in bytes
@@ -104,14 +105,14 @@ class ScratchRows:
 
     def read(self, start: int, stop: int) -> Array:
         """Return rows start to stop."""
-        out = np.empty((stop - start, self.dim), self.dtype)
+        out = np.empty((stop - start, self.n_features), self.dtype)
         self.read_into(start, out)
         return out
 
     def read_into(self, start: int, out: Array) -> None:
         """Lay the rows from `start` on into `out`."""
         if out.dtype == self.dtype:
-            read_at(self.file, _bytes_of(out), self.offset + start * self.dim * self.dtype.itemsize)
+            read_at(self.file, _bytes_of(out), self.offset + start * self.n_features * self.dtype.itemsize)
         else:
             out[...] = self.read(start, start + len(out))
 
@@ -125,48 +126,65 @@ class ScratchRows:
 @contextmanager
 def grouped(source: Source, classes: Classes, plan: Plan, tick: Tick = ignore) -> Iterator[Sequence[GroupedRows]]:
     """Read the source once and give its rows class by class, each class's in order of the ids."""
-    places = _Places(classes)
-    if not plan.in_memory:
-        with scratch_file(places.total * (source.dim * source.dtype.itemsize + 8)) as file:
-            yield _in_scratch(source, places, plan, file, tick)
+    with _stored(source, _Places(classes), plan, tick) as stored:
+        yield stored
+
+
+@contextmanager
+def gathered(source: Source, classes: Classes, plan: Plan, tick: Tick = ignore) -> Iterator[tuple[GroupedRows, Array]]:
+    """Read the source once and give all its rows together, in order of the ids, and their class positions (n,)."""
+    places = _OnePlace(classes)
+    with _stored(source, places, plan, tick) as (rows,):
+        yield rows, places.codes()
+
+
+@contextmanager
+def _stored(source: Source, places: _Places, plan: Plan, tick: Tick) -> Iterator[Sequence[GroupedRows]]:
+    chunk_rows = plan.rows_at_once(source)
+    if not plan.in_memory(source):
+        with scratch_file(places.total * (source.n_features * source.dtype.itemsize + 8)) as file:
+            yield _in_scratch(source, places, chunk_rows, file, tick)
     elif isinstance(source, Resident):
-        yield _where_they_are(source, source, places, plan, tick)
+        yield _where_they_are(source, source, places, chunk_rows, tick)
     else:
-        yield _in_memory(source, places, plan, tick)
+        yield _in_memory(source, places, chunk_rows, tick)
 
 
 def _where_they_are(
-    source: Source, resident: Resident, places: _Places, plan: Plan, tick: Tick
+    source: Source, resident: Resident, places: _Places, chunk_rows: int, tick: Tick
 ) -> Sequence[GroupedRows]:
     ids = np.empty(places.total, np.int64)
-    for chunk_ids, y in source.label_chunks(plan.chunk_rows):
+    for chunk_ids, y in source.label_chunks(chunk_rows):
         ids[places.of(y)] = chunk_ids
         tick(len(y))
     return [
-        TakenRows(label, source.dim, source.dtype, resident, ids[start:end]) for label, start, end in places.classes()
+        TakenRows(label, source.n_features, source.dtype, resident, ids[start:end])
+        for label, start, end in places.classes()
     ]
 
 
-def _in_memory(source: Source, places: _Places, plan: Plan, tick: Tick) -> Sequence[GroupedRows]:
-    rows, ids = np.empty((places.total, source.dim), source.dtype), np.empty(places.total, np.int64)
-    for chunk in source.chunks(plan.chunk_rows):
+def _in_memory(source: Source, places: _Places, chunk_rows: int, tick: Tick) -> Sequence[GroupedRows]:
+    rows, ids = np.empty((places.total, source.n_features), source.dtype), np.empty(places.total, np.int64)
+    for chunk in source.chunks(chunk_rows):
         at = places.of(chunk.y)
         rows[at], ids[at] = chunk.h, chunk.ids
         tick(len(at))
     return [StoredRows(label, rows[start:end], ids[start:end]) for label, start, end in places.classes()]
 
 
-def _in_scratch(source: Source, places: _Places, plan: Plan, file: IO[bytes], tick: Tick) -> Sequence[GroupedRows]:
-    row_bytes = source.dim * source.dtype.itemsize
+def _in_scratch(source: Source, places: _Places, chunk_rows: int, file: IO[bytes], tick: Tick) -> Sequence[GroupedRows]:
+    row_bytes = source.n_features * source.dtype.itemsize
     ids_offset = places.total * row_bytes
-    for chunk in source.chunks(plan.chunk_rows):
+    for chunk in source.chunks(chunk_rows):
         at = places.of(chunk.y)
         order = np.argsort(at)
         _write_runs(file, at[order], chunk.h[order], 0)
         _write_runs(file, at[order], chunk.ids[order], ids_offset)
         tick(len(at))
     return [
-        ScratchRows(label, end - start, source.dim, source.dtype, file, start * row_bytes, ids_offset + start * 8)
+        ScratchRows(
+            label, end - start, source.n_features, source.dtype, file, start * row_bytes, ids_offset + start * 8
+        )
         for label, start, end in places.classes()
     ]
 
@@ -194,6 +212,23 @@ class _Places:
         places[order] = np.arange(len(codes)) + np.repeat(self._next - np.cumsum(counts) + counts, counts)
         self._next += counts
         return places
+
+
+class _OnePlace(_Places):
+    """The rows of all classes in one row, as they come."""
+
+    def __init__(self, classes: Classes) -> None:
+        super().__init__(Classes(np.zeros(1, np.int64), classes.counts.sum()[None]))
+        self._own, self._codes = classes, list[Array]()
+
+    def of(self, y: Array) -> Array:
+        """Return the places of the next rows, and note their classes."""
+        self._codes.append(self._own.codes(y))
+        return super().of(np.zeros_like(y))
+
+    def codes(self) -> Array:
+        """Return the class positions of all rows that have come: (n,)."""
+        return np.concatenate(self._codes)
 
 
 def _write_runs(file: IO[bytes], places: Array, rows: Array, offset: int) -> None:

@@ -6,14 +6,14 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 
 from threadpoolctl import ThreadpoolController
 
 from pdac_cli.engine import cgroups
-from pdac_cli.errors import UsageError
+from pdac_cli.errors import StorageError, UsageError
 
 _SHARE = 0.5  # of what is available, when --memory is not given
 _SWITCH_SECONDS = 1e-4
@@ -54,18 +54,30 @@ def one_blas_thread() -> Iterator[None]:
     interval = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_SECONDS)
     try:
-        with _libraries().limit(limits=1, user_api="blas"):
+        libraries = _libraries()
+        with nullcontext() if libraries is None else libraries.limit(limits=1, user_api="blas"):
             yield
     finally:
         sys.setswitchinterval(interval)
 
 
 @cache
-def _libraries() -> ThreadpoolController:
-    """Return the BLAS libraries of NumPy and SciPy; looking for them takes a millisecond."""
+def _libraries() -> ThreadpoolController | None:
+    """Return the BLAS libraries of NumPy and SciPy, None if they cannot be found and have one thread anyway.
+
+    Looking for them takes a millisecond.
+    """
     import scipy.linalg  # noqa: F401  (so that its library is there to be found)
 
-    return ThreadpoolController()
+    try:
+        return ThreadpoolController()
+    except OSError as problem:
+        if os.environ.get("OPENBLAS_NUM_THREADS") == "1":
+            return None
+        raise StorageError(
+            f"{problem.filename}: cannot be read; expected it, for keeping BLAS to one thread; "
+            "mount /proc, or set OPENBLAS_NUM_THREADS=1"
+        ) from problem
 
 
 def _available() -> int:

@@ -12,7 +12,8 @@ from typing import IO
 
 import numpy as np
 
-from pdac_cli.density.blocks import Allocate, Array
+from pdac_cli.arrays import Array
+from pdac_cli.density.blocks import Allocate
 from pdac_cli.errors import StorageError
 
 

@@ -6,25 +6,33 @@ import glob
 import os
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 from pdac_cli.errors import DataError, UsageError
-from pdac_cli.files.arrays import RowArray
-from pdac_cli.files.containers import Container, companions, open_array_file, open_container
-from pdac_cli.files.featureset import Chunk, FeatureSet, Part
-from pdac_cli.files.keys import Keys, find_keys
-from pdac_cli.files.labels import NOTHING_SEEN, LabelColumn, Seen, read_names
-from pdac_cli.files.messages import quote, shape_text
-from pdac_cli.files.values import float_dtype
+from pdac_cli.files.featureset import FeatureSet, Part
+from pdac_cli.files.fingerprint import float_dtype
+from pdac_cli.files.formats.containers import Container, companions, open_array_file, open_container
+from pdac_cli.files.formats.keys import Keys, find_keys
+from pdac_cli.files.formats.labels import NOTHING_SEEN, LabelColumn, Seen, read_names
+from pdac_cli.files.formats.row_arrays import RowArray
 from pdac_cli.options.shared import InputOptions
+from pdac_cli.storage.reading import quote, shape_text
 
-__all__ = ["Chunk", "FeatureSet", "open_features"]
+__all__ = ["FeatureSet", "open_features"]
 
 
 def open_features(
-    options: InputOptions, open_file: Callable[[Path, bool], Container] = open_container, seen: Seen = NOTHING_SEEN
+    options: InputOptions,
+    open_file: Callable[[Path, bool], Container] | None = None,
+    seen: Seen = NOTHING_SEEN,
+    memory: int | None = None,
 ) -> FeatureSet:
-    """Open the files as one set, checking all that can be checked without reading every row."""
+    """Open the files as one set, checking all that can be checked without reading every row.
+
+    What is unpacked whole must fit into half of ``memory``.
+    """
+    open_file = open_file or partial(open_container, memory=memory)
     paths = _expand(options.paths)
     _refuse_twice(paths)
     if _is_array_file(options.labels_key) and len(paths) > 1:
@@ -137,9 +145,9 @@ def _check_fits(parts: list[Part], part: Part) -> None:
     if not parts:
         return
     first = parts[0]
-    if first.dim != part.dim:
+    if first.n_features != part.n_features:
         raise DataError(
-            f"{part.path}: {quote(part.key)} has {part.dim:,} columns, {first.path} has {first.dim:,}; "
+            f"{part.path}: {quote(part.key)} has {part.n_features:,} columns, {first.path} has {first.n_features:,}; "
             "expected as many in all files; give files of one extraction"
         )
     if first.labels.text != part.labels.text:

@@ -13,24 +13,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from pdac_cli.arrays import Array, Chunk
 from pdac_cli.errors import DataError
-from pdac_cli.files.arrays import RowArray, take
-from pdac_cli.files.labels import LabelColumn, Seen, find_coding, row_text
-from pdac_cli.files.messages import quote
-from pdac_cli.files.values import fingerprint_of, fingerprint_rows, float_dtype, nonfinite_rows
+from pdac_cli.files.fingerprint import fingerprint_of, fingerprint_rows, float_dtype, nonfinite_rows
+from pdac_cli.files.formats.labels import LabelColumn, Seen, find_coding, row_text
+from pdac_cli.files.formats.row_arrays import RowArray, take
 from pdac_cli.options.shared import InputOptions
+from pdac_cli.storage.reading import quote
 
 Ids = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Some rows of a set."""
-
-    ids: Ids  # (m,) positions in the whole set
-    h: NDArray[Any]  # (m, D) float16, float32 or float64, native byte order
-    y: NDArray[np.int64]  # (m,)
-    logits: NDArray[Any] | None = None  # (m, K)
 
 
 @dataclass(frozen=True)
@@ -53,7 +44,7 @@ class Part:
         return self.features.shape[0]
 
     @property
-    def dim(self) -> int:
+    def n_features(self) -> int:
         """D, columns of the features."""
         return self.features.shape[1]
 
@@ -61,10 +52,10 @@ class Part:
 class FeatureSet:
     """Rows of several files in the order given; a context manager that closes them.
 
-    Attributes: ``n`` rows, ``dim`` D, ``dtype`` of the features, ``files`` as named by the user, ``paths`` of every
-    file read, ``label_names`` (class k is called ``label_names[k]``) or None for numbers, ``names_are_labels``: whether
-    rows are labelled by names and not by numbers that have names, ``notes`` for the user, ``dropped`` and ``ignored``:
-    rows left out as non-finite or by their label in the last full pass.
+    Attributes: ``n`` rows, ``n_features`` D, ``dtype`` of the features, ``files`` as named by the user, ``paths`` of
+    every file read, ``label_names`` (class k is called ``label_names[k]``) or None for numbers, ``names_are_labels``:
+    whether rows are labelled by names and not by numbers that have names, ``notes`` for the user, ``dropped`` and
+    ``ignored``: rows left out as non-finite or by their label in the last full pass.
     """
 
     def __init__(
@@ -72,11 +63,13 @@ class FeatureSet:
     ) -> None:
         self._parts, self._options, self._stack = parts, options, stack
         self.n = sum(part.rows for part in parts)
-        self.dim = parts[0].dim
+        self.n_features = parts[0].n_features
         self.dtype: np.dtype[Any] = np.result_type(*(float_dtype(part.features.dtype) for part in parts))
         self.files = tuple(str(part.path) for part in parts)
+        self.file_rows = tuple(part.rows for part in parts)
         self.paths = tuple(path for part in parts for path in part.files)
         self.has_logits = _all_alike([part.logits for part in parts])
+        self.logit_labels: Array | None = None  # column k of the logits is that of label k
         self.has_ids = all(part.ids is not None for part in parts)
         self.dropped = 0
         self.ignored = 0

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+import numpy as np
 import torch
 
+from pdac_cli.arrays import Array
+from pdac_cli.density.device import Device
 from pdac_cli.errors import ModelError, StorageError, UsageError
 from pdac_cli.options.extract import Amp
 
@@ -60,3 +63,19 @@ def device_errors(batch_size: int) -> Iterator[None]:
 def torch_version() -> str:
     """The version of torch, which is part of what decides the last bits of a feature."""
     return str(torch.__version__)
+
+
+def density_device(name: str) -> Device:
+    """Return the device of that name for `density`; the mixtures need double precision, which Apple's GPUs lack."""
+    device = choose_device(name)
+    if device.type == "mps":
+        raise UsageError("--device mps has no double precision, which the mixtures need; leave --device out")
+    torch.set_num_threads(1)  # the classes are what runs in parallel
+
+    def move(array: Array) -> torch.Tensor:
+        return torch.tensor(array, device=device)
+
+    def host(tensor: torch.Tensor) -> Array:
+        return np.asarray(tensor.cpu().numpy())
+
+    return Device(torch, move, host)

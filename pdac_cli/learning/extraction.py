@@ -19,17 +19,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdac_cli.errors import DataError, UsageError
+from pdac_cli.learning.data.images import Bad, Images, Loaded, Size
+from pdac_cli.learning.data.preprocessing import Preprocessing
 from pdac_cli.learning.devices import autocast, device_errors
-from pdac_cli.learning.images import Bad, Images, Loaded, Size
-from pdac_cli.learning.networks import FeatureNetwork
-from pdac_cli.learning.preprocessing import Preprocessing
+from pdac_cli.learning.networks.networks import FeatureNetwork
 from pdac_cli.options.extract import Amp, StoredType
 
 _AHEAD = 2  # batches decoded beyond one per worker, so that the network does not wait while workers finish together
 
 
 @dataclass(frozen=True)
-class Batch:
+class ExtractedBatch:
     """What the network made of the images of rows start to stop; those that cannot be read are left out."""
 
     start: int
@@ -66,7 +66,7 @@ class Extractor:
                 "expected its own size; set it with --resize and --crop"
             ) from None
 
-    def batches(self, images: Images, start: int, stop: int) -> Generator[Batch]:
+    def batches(self, images: Images, start: int, stop: int) -> Generator[ExtractedBatch]:
         """Run over the rows ``start``, which begins a batch, to ``stop``, in order."""
         self.network.to(self.device)
         for parameter in self.network.parameters():
@@ -112,12 +112,14 @@ class Extractor:
             x = torch.cat([x, x.new_zeros((missing, *x.shape[1:]))])
         return Loaded(x.pin_memory() if self.device.type == "cuda" else x, loaded.bad)
 
-    def _collected(self, images: Images, stop: int, start: int, loaded: Loaded, h: Tensor, logits: Tensor) -> Batch:
+    def _collected(
+        self, images: Images, stop: int, start: int, loaded: Loaded, h: Tensor, logits: Tensor
+    ) -> ExtractedBatch:
         stop = min(stop, start + self.batch_size)
         bad = {bad.row for bad in loaded.bad}
         rows = np.array([row for row in range(start, stop) if row not in bad], np.int64)
         columns = [self._stored(images, rows, name, x) for name, x in (("features", h), ("logits", logits))]
-        return Batch(start, stop, rows, columns[0], columns[1], loaded.bad)
+        return ExtractedBatch(start, stop, rows, columns[0], columns[1], loaded.bad)
 
     def _stored(self, images: Images, rows: NDArray[np.int64], name: str, x: Tensor) -> NDArray[Any]:
         """The rows' values in the type of the file; refuse what is not finite there."""

@@ -9,21 +9,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from pdac_cli.learning.augmentation import Augmenter
+from pdac_cli.arrays import Array
+from pdac_cli.learning.data.augmentation import Augmenter
+from pdac_cli.learning.data.samples import Samples
 from pdac_cli.learning.devices import autocast
 from pdac_cli.learning.extraction import Extractor
-from pdac_cli.learning.heads import Both
-from pdac_cli.learning.networks import FeatureNetwork
+from pdac_cli.learning.networks.heads import Both
+from pdac_cli.learning.networks.networks import FeatureNetwork
 from pdac_cli.learning.parallel import Ranks, with_joint_norms
-from pdac_cli.learning.samples import Samples
 from pdac_cli.options.extract import Amp
 from pdac_cli.options.train_cl import LearningOptions
 
-Array = NDArray[Any]
 _COLOURS = 3
 _PASS_ROWS = 256  # rows of one pass without gradients
 

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
+from pdac_cli.arrays import Array
 from pdac_cli.learning.learner import Learner
 from pdac_cli.selection.streams.interface import Influence
 
-Array = NDArray[Any]
 Parameters = dict[str, Tensor]
 
 

@@ -8,48 +8,58 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from pdac_cli.arrays import Array
 from pdac_cli.errors import DataError, Stopped
+from pdac_cli.learning.data.tasks import Task
 from pdac_cli.learning.learner import Learner
 from pdac_cli.learning.lookahead import Lookahead
-from pdac_cli.learning.memory import Memory, Outputs
-from pdac_cli.learning.progress import Progress
-from pdac_cli.learning.tasks import Task
+from pdac_cli.learning.memory import Memory
+from pdac_cli.learning.progress import RunProgress
 from pdac_cli.rng import Purpose, generator
-from pdac_cli.selection.streams.interface import Step, StreamingMethod
+from pdac_cli.selection.streams.interface import Look, Step, StreamingMethod
 
-Array = NDArray[Any]
 _SAVE_SECONDS = 1.0  # epochs shorter than this are not all worth a checkpoint
+
+
+class Supervisor(Protocol):
+    """Whoever runs the loop, handed down to it: the loop knows neither files nor signals."""
+
+    def save(self, checkpoint: bytes, /) -> None:
+        """Keep a checkpoint."""
+
+    def stopping(self) -> bool:
+        """Return whether the run is to end early."""
+
+    def tick(self, steps: int, /) -> None:
+        """Be told of steps made."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """What is done when; `stopping` tells whether the run is to end early, `save` keeps a checkpoint."""
+    """How long to learn, with which random numbers, and for whom."""
 
     seed: int
     epochs: int
-    save: Callable[[bytes], None]
-    stopping: Callable[[], bool]
-    tick: Callable[[int], None]  # told of steps made
+    supervisor: Supervisor
 
 
-def learn(learner: Learner, tasks: Sequence[Task], memory: Memory, schedule: Schedule, progress: Progress) -> None:
+def learn(learner: Learner, tasks: Sequence[Task], memory: Memory, schedule: Schedule, progress: RunProgress) -> None:
     """Learn the tasks one after the other with replay, from where `progress` stands."""
-    options, seed = learner.options, schedule.seed
+    options, seed, supervisor = learner.options, schedule.seed, schedule.supervisor
     saved = time.monotonic()
 
     def save() -> None:
         nonlocal saved
         if learner.ranks.first:
-            schedule.save(packed(learner, memory, progress))
+            supervisor.save(packed(learner, memory, progress))
         saved = time.monotonic()
 
     for task in tasks[progress.task :]:
@@ -80,15 +90,15 @@ def learn(learner: Learner, tasks: Sequence[Task], memory: Memory, schedule: Sch
                             new_score = None if score is None else score[: len(new)]
                             memory.offer(task, new, h, new_score, _timed(learner.look, progress))
                     progress.step = step + 1
-                    schedule.tick(1)
+                    supervisor.tick(1)
                     # Processes that learn as one must stop at one place, and agreeing on it at every step is slow.
-                    if learner.ranks.world == 1 and schedule.stopping():
+                    if learner.ranks.world == 1 and supervisor.stopping():
                         progress.loss = float(total)
                         save()
                         raise stopped(task, epoch)
             progress.losses[-1].append(_mean_loss(total, len(bounds) - 1))
             progress.epoch, progress.step, progress.loss = epoch + 1, 0, 0.0
-            asked = learner.ranks.agreed(schedule.stopping())
+            asked = learner.ranks.agreed(supervisor.stopping())
             if asked or time.monotonic() - saved > _SAVE_SECONDS:
                 save()
             if asked:
@@ -140,7 +150,7 @@ def accuracies(learner: Learner, tasks: Sequence[Task]) -> list[float]:
     return [float(part.mean()) for part in np.split(correct, ends[:-1])]
 
 
-def packed(learner: Learner, memory: Memory, progress: Progress) -> bytes:
+def packed(learner: Learner, memory: Memory, progress: RunProgress) -> bytes:
     """Return a checkpoint: all that the rest of the run depends on."""
     arrays = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in memory.state().items()}
     progress.mark()
@@ -150,10 +160,10 @@ def packed(learner: Learner, memory: Memory, progress: Progress) -> bytes:
     return stream.getvalue()
 
 
-def unpacked(data: bytes, learner: Learner, memory: Memory) -> Progress:
+def unpacked(data: bytes, learner: Learner, memory: Memory) -> RunProgress:
     """Put learner and memory back to where a checkpoint was made, and return the place."""
     found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    progress = Progress(**found["progress"])
+    progress = RunProgress(**found["progress"])
     learner.restore(found["learner"])
     memory.restore(progress.task, {name: value.numpy() for name, value in found["memory"].items()})
     return progress
@@ -167,7 +177,7 @@ def stopped(task: Task, epoch: int) -> Stopped:
     return Stopped(f"stopped in task {task.number}, epoch {epoch + 1}; all steps are kept; add --resume to go on")
 
 
-def _timed(pass_: Outputs, progress: Progress) -> Outputs:
+def _timed(pass_: Look, progress: RunProgress) -> Look:
     def outputs(rows: Array) -> tuple[Array, Array]:
         with progress.stage("extraction"):
             return pass_(rows)

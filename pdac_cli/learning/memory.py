@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pdac_cli.learning.tasks import Task
-from pdac_cli.options.stream import MethodOptions
-from pdac_cli.selection.streams.interface import StreamingMethod
-
-Array = NDArray[Any]
-Outputs = Callable[[Array], tuple[Array, Array]]  # training rows (n,) to features (n, D) and logits (n, C)
+from pdac_cli.arrays import Array
+from pdac_cli.learning.data.tasks import Task
+from pdac_cli.options.methods import MethodOptions
+from pdac_cli.selection.streams.interface import Look, StreamingMethod
 
 
 class Stored(NamedTuple):
@@ -50,13 +46,13 @@ class Memory(Protocol):
     def stored(self) -> Stored:
         """Training rows to replay from."""
 
-    def offer(self, task: Task, rows: Array, h: Array | None, score: Array | None, outputs: Outputs) -> None:
+    def offer(self, task: Task, rows: Array, h: Array | None, score: Array | None, outputs: Look) -> None:
         """Be told of a batch: rows (b,), their features h (b, D) in the step and their score (b,) by its weights.
 
         `outputs` is what the network makes of any rows now, after the step.
         """
 
-    def end_task(self, task: Task, outputs: Outputs) -> None:
+    def end_task(self, task: Task, outputs: Look) -> None:
         """Choose what to keep after a task."""
 
     def state(self) -> dict[str, Array]:

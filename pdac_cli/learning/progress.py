@@ -6,17 +6,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from pdac_cli.arrays import Array
+
 STAGES = ("training", "extraction", "selection", "retrieval", "weighting", "evaluation")
 
 
 @dataclass
-class Progress:
+class RunProgress:
     """How far a run is, and what it has come to so far."""
 
     task: int = 0  # finished

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from pdac_cli.options.checks import require
-from pdac_cli.options.shared import RunOptions
+from pdac_cli.options.declare import Panel, group, option
+from pdac_cli.options.extract import device_option
+from pdac_cli.options.shared import RunOptions, VerbOptions
+from pdac_cli.options.text import parse_names, parse_pairs
 
 
 class Scale(StrEnum):
@@ -18,27 +21,57 @@ class Scale(StrEnum):
     SMALL = "small"  # as its [small] part says: for two cores
 
 
-@dataclass(frozen=True)
-class ExperimentOptions:
+@dataclass(frozen=True, kw_only=True)
+class ExperimentOptions(VerbOptions):
     """``pdac experiment``."""
 
-    definition: Path | None = None
-    preset: str | None = None  # instead of a definition: one that is shipped
-    output: Path | None = None  # folder; None: experiments/NAME
-    scale: Scale = Scale.FULL
-    data: Mapping[str, str] = field(default_factory=dict)  # where each data set is
-    test: Mapping[str, str] = field(default_factory=dict)  # where its test part is, if apart
-    changes: Mapping[str, str] = field(default_factory=dict)  # options and axes by name, TOML values
-    methods: tuple[str, ...] = ()  # of the definition's; empty: all
-    seeds: int | None = None  # None: as many as defined
-    side_by_side: int = 1  # runs at a time
-    device: str = "auto"
-    plan: bool = False  # only say what would be run
-    run: RunOptions = field(default_factory=RunOptions)
+    definition: Path | None = option(
+        None, help="What to run: a TOML file; see README.", panel=Panel.INPUT, argument=True, metavar="DEFINITION"
+    )
+    preset: str | None = option(
+        None, help="Instead: table1 to table6, figure3 to figure5 of the paper; see --list.", panel=Panel.INPUT,
+        metavar="NAME",
+    )  # fmt: skip
+    listing: bool = option(False, help="List the presets and exit.", panel=Panel.INPUT, flags=("--list",))
+    data: Mapping[str, str] = option(
+        {}, help="Where a data set is.", panel=Panel.INPUT, metavar="NAME=PATH", parse=parse_pairs, repeated=True
+    )
+    test: Mapping[str, str] = option(
+        {}, help="Where its test part is, if it is a file of its own.", panel=Panel.INPUT, metavar="NAME=PATH",
+        parse=parse_pairs, repeated=True,
+    )  # fmt: skip
+    output: Path | None = option(
+        None, help="Folder; a rerun goes on in it.", panel=Panel.OUTPUT, flags=("--output", "-o"),
+        otherwise="experiments/NAME",
+    )  # fmt: skip
+    scale: Scale = option(
+        Scale.FULL, help="small: the definition's own reduced size, for two cores.", panel=Panel.TASKS
+    )  # fmt: skip
+    changes: Mapping[str, str] = option(
+        {}, help="Change an option or the values of an axis.", panel=Panel.TASKS, flags=("--set",),
+        metavar="NAME=VALUE", parse=parse_pairs, repeated=True,
+    )  # fmt: skip
+    methods: tuple[str, ...] = option(
+        (), help="Only these of the definition's methods, such as pdac,uniform.", panel=Panel.TASKS,
+        metavar="NAME,NAME", parse=parse_names, otherwise="all",
+    )  # fmt: skip
+    reference: str | None = option(
+        None, help="The method that the others are compared with.", panel=Panel.TASKS, metavar="NAME",
+        otherwise="as defined",
+    )  # fmt: skip
+    seeds: int | None = option(None, help="How many seeds.", panel=Panel.TASKS, minimum=1, otherwise="as defined")
+    side_by_side: int = option(
+        1, help="Runs side by side, each a process.", panel=Panel.RESOURCES, flags=("--jobs",), minimum=1
+    )
+    device: str = device_option()
+    plan: bool = option(False, help="Only print the runs and about how long they take.", panel=Panel.OUTPUT)
+    run: RunOptions = group(
+        RunOptions, leave_out=("memory", "jobs", "device"),
+        help={"force": "Replace runs in the folder that another definition has made."},
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         """Refuse combinations that cannot be meant."""
-        one = (self.definition is None) != (self.preset is None)
+        super().__post_init__()
+        one = self.listing or (self.definition is None) != (self.preset is None)
         require(one, "expected either a definition file or --preset NAME, and not both; see --list")
-        require(self.seeds is None or self.seeds >= 1, f"--seeds is {self.seeds}; expected at least 1")
-        require(self.side_by_side >= 1, f"--jobs is {self.side_by_side}; expected at least 1")

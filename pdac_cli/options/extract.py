@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
-from pdac_cli.options.checks import require
-from pdac_cli.options.shared import RunOptions
+from pdac_cli.options.checks import Options, require
+from pdac_cli.options.declare import Panel, group, option
+from pdac_cli.options.shared import RunOptions, VerbOptions
+from pdac_cli.options.text import parse_numbers, parse_shard, parse_size
 
 
 class Split(StrEnum):
@@ -32,62 +35,105 @@ class StoredType(StrEnum):
     FLOAT16 = "float16"
 
 
-@dataclass(frozen=True)
-class PreprocessingOptions:
+def device_option(help: str = "auto, cpu, cuda, cuda:N or mps.") -> Any:  # noqa: A002
+    """Declare --device of a network."""
+    return option("auto", help=help, panel=Panel.RESOURCES, metavar="NAME")
+
+
+def amp_option() -> Any:
+    """Declare --amp."""
+    return option(Amp.OFF, help="Mixed precision on a GPU.", panel=Panel.RESOURCES)
+
+
+def download_option() -> Any:
+    """Declare --download."""
+    return option(False, help="Fetch a dataset that is not there.", panel=Panel.INPUT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreprocessingOptions(Options):
     """What is done to images; None: as the checkpoint's metadata says, else as is usual for the dataset."""
 
-    mean: tuple[float, ...] | None = None  # on the scale 0 to 1, one per channel
-    std: tuple[float, ...] | None = None
-    resize: tuple[int, ...] | None = None  # one number: the shorter side; two: height and width
-    crop: tuple[int, ...] | None = None  # of the centre, likewise
+    mean: tuple[float, ...] | None = option(
+        None, help="Mean per channel on the scale 0 to 1.", panel=Panel.NETWORK, metavar="X,X,X", parse=parse_numbers,
+        otherwise="the checkpoint's, else the dataset's",
+        expected="one finite number per channel, such as 0.49,0.48,0.45",
+    )  # fmt: skip
+    std: tuple[float, ...] | None = option(
+        None, help="Deviation per channel, likewise.", panel=Panel.NETWORK, metavar="X,X,X", parse=parse_numbers,
+        above=0, expected="numbers above 0, one per channel",
+    )  # fmt: skip
+    resize: tuple[int, ...] | None = option(
+        None, help="Shorter side, or height x width.", panel=Panel.NETWORK, metavar="N|HxW", parse=parse_size
+    )
+    crop: tuple[int, ...] | None = option(
+        None, help="Centre to keep after resizing.", panel=Panel.NETWORK, metavar="N|HxW", parse=parse_size
+    )
 
     def __post_init__(self) -> None:
         """Refuse sizes and scales that no image could have."""
         for name, size in (("resize", self.resize), ("crop", self.crop)):
             valid = size is None or (len(size) in (1, 2) and all(1 <= side <= 2**15 for side in size))
             require(valid, f"--{name} is {size}; expected one size in pixels, such as 224, or two, such as 224x288")
-        for numbers in (self.mean, self.std):
-            finite = numbers is None or (len(numbers) > 0 and all(abs(x) < float("inf") for x in numbers))
-            require(finite, "--mean or --std is not finite; expected one number per channel, such as 0.49,0.48,0.45")
-        require(self.std is None or min(self.std) > 0, f"--std is {self.std}; expected numbers above 0")
+        super().__post_init__()
 
 
-@dataclass(frozen=True)
-class ExtractOptions:
+@dataclass(frozen=True, kw_only=True)
+class ExtractOptions(VerbOptions):
     """``pdac extract``."""
 
-    data: str  # a folder, an array file, or cifar10:PATH, cifar100:PATH, tinyimagenet:PATH
-    output: Path
-    checkpoint: Path | None = None
-    weights: str | None = None  # torchvision's published ones, instead of a checkpoint
-    arch: str | None = None  # None: a ResNet18, whose form the checkpoint tells
-    split: Split | None = None  # None: train where the dataset has parts, else all images
-    preprocessing: PreprocessingOptions = field(default_factory=PreprocessingOptions)
-    device: str = "auto"
-    amp: Amp = Amp.OFF
-    dtype: StoredType = StoredType.FLOAT32
-    batch_size: int = 128
-    shard: tuple[int, int] | None = None  # i of n, counted from 0
-    skip_bad: bool = False  # leave unreadable images out and list them
-    download: bool = False
-    run: RunOptions = field(default_factory=RunOptions)
+    data: str = option(
+        help="Images: a folder per class, an HDF5 or npz file, cifar10:PATH, cifar100:PATH or tinyimagenet:PATH.",
+        panel=Panel.INPUT, metavar="DATA",
+    )  # fmt: skip
+    output: Path = option(help="Feature file to write.", panel=Panel.OUTPUT, flags=("--output", "-o"))
+    checkpoint: Path | None = option(
+        None, help="State dict (.pt, .ckpt, .safetensors); read without running code.", panel=Panel.NETWORK
+    )
+    weights: str | None = option(
+        None, help="torchvision's published weights, such as DEFAULT, with --arch.", panel=Panel.NETWORK,
+        metavar="NAME",
+    )  # fmt: skip
+    arch: str | None = option(
+        None, help="A torchvision classifier.", panel=Panel.NETWORK, metavar="NAME",
+        otherwise="a ResNet18 of the checkpoint's form",
+    )  # fmt: skip
+    split: Split | None = option(
+        None, help="Part of the dataset.", panel=Panel.INPUT, otherwise="train, or all where there are no parts"
+    )
+    preprocessing: PreprocessingOptions = group(PreprocessingOptions)
+    device: str = device_option("auto (cuda, then mps, then cpu), cpu, cuda, cuda:N or mps.")
+    amp: Amp = amp_option()
+    dtype: StoredType = option(StoredType.FLOAT32, help="Number type on disk.", panel=Panel.OUTPUT)
+    batch_size: int = option(128, help="Images per pass of the network.", panel=Panel.RESOURCES, minimum=1)
+    shard: tuple[int, int] | None = option(
+        None, help="Extract part I of N, from 0; `slurm`: the job array's task.", panel=Panel.INPUT, metavar="I/N",
+        parse=parse_shard,
+    )  # fmt: skip
+    skip_bad: bool = option(False, help="Leave out images that cannot be read, and list them.", panel=Panel.INPUT)
+    download: bool = download_option()
+    run: RunOptions = group(RunOptions, leave_out=("memory", "device"))
 
     def __post_init__(self) -> None:
         """Refuse combinations that cannot be meant."""
+        super().__post_init__()
         one = (self.checkpoint is None) != (self.weights is None)
         require(one, "expected either --checkpoint PATH or --weights DEFAULT, and not both")
         require(self.weights is None or self.arch is not None, "--weights is given without --arch; add --arch resnet18")
-        require(self.batch_size >= 1, f"--batch-size is {self.batch_size}; expected at least 1")
         if self.shard is not None:
             i, n = self.shard
             require(n >= 1 and 0 <= i < n, f"--shard is {i}/{n}; expected i/n with i from 0 to n - 1")
 
 
-@dataclass(frozen=True)
-class MergeOptions:
+@dataclass(frozen=True, kw_only=True)
+class MergeOptions(VerbOptions):
     """``pdac merge``."""
 
-    paths: tuple[Path, ...]
-    output: Path
-    link: bool = False  # a virtual file that refers to the shards, instead of a copy
-    run: RunOptions = field(default_factory=RunOptions)
+    paths: tuple[Path, ...] = option(
+        help="All shards of one extraction.", panel=Panel.INPUT, argument=True, metavar="PART"
+    )
+    output: Path = option(help="Feature file to write.", panel=Panel.OUTPUT, flags=("--output", "-o"))
+    link: bool = option(
+        False, help="Write a virtual file that refers to the shards, instead of a copy.", panel=Panel.OUTPUT
+    )
+    run: RunOptions = group(RunOptions, leave_out=("memory", "jobs", "device"))

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from pdac_cli.options.checks import require_seed
-from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions
+from pdac_cli.options.declare import Panel, group, option
+from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions, VerbOptions, seed_option
 
 
-@dataclass(frozen=True)
-class FitOptions:
+@dataclass(frozen=True, kw_only=True)
+class FitOptions(VerbOptions):
     """``pdac fit``."""
 
-    input: InputOptions
-    output: Path
-    density: DensityOptions = field(default_factory=DensityOptions)
-    run: RunOptions = field(default_factory=RunOptions)
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse a seed that is not one."""
-        require_seed(self.seed)
+    input: InputOptions = group(InputOptions)
+    output: Path = option(help="Model file to write.", panel=Panel.OUTPUT, flags=("--output", "-o"))
+    density: DensityOptions = group(DensityOptions)
+    run: RunOptions = group(RunOptions)
+    seed: int = seed_option()

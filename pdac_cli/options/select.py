@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
-from pdac_cli.options.checks import require, require_seed
-from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions
+from pdac_cli.options.checks import Options, require
+from pdac_cli.options.declare import Panel, group, option
+from pdac_cli.options.methods import ABOUT, DRAWN
+from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions, VerbOptions, seed_option
 
 
 class Allocation(StrEnum):
@@ -19,42 +23,131 @@ class Allocation(StrEnum):
 
 
 class Eviction(StrEnum):
-    """The weight with which an earlier task's stored row is given up, Eq. (11)."""
+    """Which stored rows an earlier task gives up: by weights, Eq. (11), or by the steered draw, Eq. (25)."""
 
+    STEERED = "steered"  # those that the steered draw takes last; without steering, as relative
     RELATIVE = "relative"  # 1 − p̂/max p̂
     INVERSE = "inverse"  # 1/p̂
     PAPER = "paper"  # 1 − p̂, clipped at 0
 
 
-PAPER_RULE = {"method": "pdac", "allocation": "joint", "eviction": "paper", "temperature": 1.0}  # as printed
+class DensityKind(StrEnum):
+    """What rows are drawn in proportion to."""
+
+    RELATIVE = "relative"  # r(z): the class's density over that of all classes, Eq. (23)
+    CLASS = "class"  # p̂(z): the class's own projected mixture, Eq. (9)
 
 
-@dataclass(frozen=True)
-class SelectOptions:
+class SteerBy(StrEnum):
+    """What a row is to help with beside those kept already, g of Eq. (24)."""
+
+    ERROR = "error"  # telling all classes apart: for sets whose classes are all there
+    MEAN = "mean"  # the mean of its class: for classes that come task by task
+
+
+class Rule(StrEnum):
+    """Rules that set several options at once."""
+
+    PAPER = "paper"
+
+
+PAPER_RULE: Mapping[str, Any] = {  # as printed
+    "method": "pdac", "density_kind": DensityKind.CLASS, "steer": 0.0, "normalize": False,
+    "allocation": Allocation.JOINT, "eviction": Eviction.PAPER, "temperature": 1.0,
+}  # fmt: skip
+
+
+def rule_option(rule: Mapping[str, Any]) -> Any:
+    """Declare --preset, which stands for other options; those named on the command line stay."""
+    text = " ".join(_flag(name, value) for name, value in rule.items())
+    return option(None, help=f"paper: the rule as printed, {text}.", panel=Panel.KEEP, metavar="paper")
+
+
+def _flag(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return f"--{'' if value else 'no-'}{name}"
+    number = f"{value:g}" if isinstance(value, float) else value
+    return f"--{name.removesuffix('_kind').replace('_', '-')} {number}"
+
+
+def temperature_option(help: str) -> Any:  # noqa: A002
+    """Declare --temperature."""
+    return option(1.0, help=help, panel=Panel.KEEP, expected="a finite number (1: the paper, 0: uniform)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawOptions(Options):
+    """How pdac draws, Eqs. (10) and (24)."""
+
+    density_kind: DensityKind = option(
+        DensityKind.RELATIVE, help="Draw by the density relative to the other classes, or within the class alone.",
+        panel=Panel.KEEP, flags=("--density",),
+    )  # fmt: skip
+    steer: float = option(
+        30.0, help="How much a draw is steered by the rows kept already; 0: not at all.", panel=Panel.KEEP, minimum=0
+    )
+    steer_by: SteerBy | None = option(
+        None, help="What a row is to help with: telling all classes apart, or the mean of its class.",
+        panel=Panel.KEEP, otherwise="error; mean where classes come in tasks (--task, --buffer)",
+    )  # fmt: skip
+
+    def check(self, allocation: Allocation | None) -> None:
+        """Refuse a steered draw over all classes at once."""
+        require(
+            allocation is not Allocation.JOINT or self.steer == 0,
+            "--allocation joint draws from all classes at once, and --steer works within classes; "
+            "expected --steer 0 with it, or --allocation balanced",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectOptions(VerbOptions):
     """``pdac select``."""
 
-    input: InputOptions
-    budget: int
-    output: Path | None = None  # None: one row index a line on standard output
-    model: Path | None = None  # None: fit first
-    method: str = "least-error"
-    allocation: Allocation | None = None  # None: the method's own
-    temperature: float = 1.0  # draw ∝ p̂^T
-    buffer: Path | None = None
-    task: int | None = None  # None: one more than the buffer's last
-    eviction: Eviction = Eviction.RELATIVE
-    strict: bool = False  # a budget larger than the data is an error
-    density: DensityOptions = field(default_factory=DensityOptions)
-    run: RunOptions = field(default_factory=RunOptions)
-    seed: int = 0
-    head: bool = False  # train a linear head where a method needs logits and the files have none
+    input: InputOptions = group(InputOptions)
+    budget: int = option(
+        help="How many rows to keep.", panel=Panel.KEEP, flags=("--budget", "-n"), minimum=1,
+        expected="at least 1 row to keep",
+    )  # fmt: skip
+    output: Path | None = option(
+        None, help="Index file: .txt .npy .json .h5.", panel=Panel.OUTPUT, flags=("--output", "-o"),
+        otherwise="print one row index a line",
+    )  # fmt: skip
+    model: Path | None = option(None, help="Model from `pdac fit`.", panel=Panel.DENSITY, otherwise="fit first")
+    preset: Rule | None = rule_option(PAPER_RULE)
+    method: str = option(
+        "pdac", help="Selection method, one of those above.", panel=Panel.KEEP, choices=tuple(ABOUT),
+    )  # fmt: skip
+    allocation: Allocation | None = option(
+        None, help="How the budget is shared among classes; joint: all rows are one pool, as in the paper.",
+        panel=Panel.KEEP, otherwise="the method's own",
+    )  # fmt: skip
+    temperature: float = temperature_option("Draw in proportion to density^T: 1 is the paper's rule, 0 is uniform.")
+    buffer: Path | None = option(
+        None, help="Index file (.json, .h5) of the earlier tasks, to be shrunk and added to.", panel=Panel.KEEP
+    )
+    task: int | None = option(
+        None, help="Number of this task.", panel=Panel.KEEP, minimum=1, expected="1 or more",
+        otherwise="one more than the buffer's last",
+    )  # fmt: skip
+    draw: DrawOptions = group(DrawOptions)
+    eviction: Eviction = option(Eviction.STEERED, help="Which rows earlier tasks give up first.", panel=Panel.KEEP)
+    strict: bool = option(False, help="A budget larger than the data is an error.", panel=Panel.KEEP)
+    density: DensityOptions = group(DensityOptions)
+    run: RunOptions = group(RunOptions)
+    seed: int = seed_option()
+    head: bool = option(
+        False, help="Where a method needs logits and the files have none, train a linear head on the features first.",
+        panel=Panel.KEEP,
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
-        """Refuse values no data could make sense of."""
-        require_seed(self.seed)
-        require(self.budget >= 1, f"--budget is {self.budget}; expected at least 1 row to keep")
-        require(
-            0 <= abs(self.temperature) < float("inf"),
-            f"--temperature is {self.temperature}; expected a finite number (1: the paper, 0: uniform)",
-        )
-        require(self.task is None or self.task >= 1, f"--task is {self.task}; expected 1 or more")
+        """Refuse combinations that cannot be meant."""
+        super().__post_init__()
+        if self.method == DRAWN:
+            self.draw.check(self.allocation)
+
+    @classmethod
+    def implied(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the paper's values with its preset."""
+        return PAPER_RULE if given.get("preset") else {}

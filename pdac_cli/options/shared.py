@@ -1,24 +1,42 @@
-"""Options that several commands have."""
+"""Options that several verbs have."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
-from pdac_cli.options.checks import require
+from pdac_cli.options.checks import Options
+from pdac_cli.options.declare import Panel, group, option
+from pdac_cli.options.text import parse_bytes
+
+LARGEST_SEED = 2**63 - 1
 
 
-@dataclass(frozen=True)
-class InputOptions:
+@dataclass(frozen=True, kw_only=True)
+class InputOptions(Options):
     """Where the rows come from and what to do with rows that cannot be used."""
 
-    paths: tuple[str, ...] = ()
-    features_key: str | None = None  # None: found by its common names
-    labels_key: str | None = None
-    drop_nonfinite: bool = False
-    ignore_label: int | None = None
-    allow_external: bool = False
-    chunk_rows: int | None = None  # rows read at once; None: from the memory bound. Never changes the answer.
+    paths: tuple[str, ...] = option(
+        (), help="Feature files (HDF5, npz, npy) or a quoted glob.", panel=Panel.INPUT, argument=True, required=True,
+        metavar="FEATS",
+    )  # fmt: skip
+    features_key: str | None = option(
+        None, help="Name of the features in the files.", panel=Panel.INPUT, metavar="NAME", otherwise="a common name"
+    )
+    labels_key: str | None = option(
+        None, help="Name of the labels in the files.", panel=Panel.INPUT, metavar="NAME", otherwise="a common name"
+    )
+    drop_nonfinite: bool = option(
+        False, help="Leave out rows with NaN or Inf instead of stopping.", panel=Panel.INPUT
+    )  # fmt: skip
+    ignore_label: int | None = option(None, help="Leave out rows with this label.", panel=Panel.INPUT)
+    allow_external: bool = option(False, help="Follow links and storage outside the files.", panel=Panel.INPUT)
+    chunk_rows: int | None = option(
+        None, help="Rows read at once; never changes the answer.", panel=Panel.RESOURCES, minimum=1,
+        otherwise="from the memory bound",
+    )  # fmt: skip
 
 
 class Solver(StrEnum):
@@ -28,40 +46,83 @@ class Solver(StrEnum):
     EXACT = "exact"
 
 
-@dataclass(frozen=True)
-class DensityOptions:
+def dim_option() -> Any:
+    """Declare --dim, which fitted and streamed densities have."""
+    return option(10, help="Projection dimensions d per class.", panel=Panel.DENSITY, minimum=1)
+
+
+def components_option() -> Any:
+    """Declare --components."""
+    return option(7, help="Gaussian components L per class.", panel=Panel.DENSITY, minimum=1)
+
+
+def ridge_option() -> Any:
+    """Declare --ridge; below its least value, rounding alone makes a covariance indefinite."""
+    return option(
+        1e-6, help="Added to each covariance, times the class's mean projected variance.", panel=Panel.DENSITY,
+        minimum=1e-12, expected="a number of 1e-12 or more",
+    )  # fmt: skip
+
+
+def seed_option() -> Any:
+    """Declare --seed, which every verb has that draws random numbers."""
+    return option(
+        0, help="Seed of every random number.", panel=Panel.RESOURCES, minimum=0, maximum=LARGEST_SEED,
+        expected="a whole number from 0 to 2^63 - 1",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class DensityOptions(Options):
     """The projected Gaussian mixture, Eqs. (1)–(9)."""
 
-    dim: int = 10
-    components: int = 7
-    iterations: int = 20
-    ridge: float = 1e-6  # times the class's mean projected variance
-    tol: float | None = None  # None: run all iterations
-    solver: Solver = Solver.FAST
-    normalize: bool = False  # divide rows by their length first
-
-    def __post_init__(self) -> None:
-        """Refuse values no data could make sense of."""
-        require(self.dim >= 1, f"--dim is {self.dim}; expected at least 1")
-        require(self.components >= 1, f"--components is {self.components}; expected at least 1")
-        require(self.iterations >= 0, f"--iterations is {self.iterations}; expected 0 or more")
-        # Below this, rounding alone makes a covariance indefinite.
-        require(1e-12 <= self.ridge < float("inf"), f"--ridge is {self.ridge}; expected a number of 1e-12 or more")
-        require(self.tol is None or self.tol >= 0, f"--tol is {self.tol}; expected 0 or more, or leave it out")
+    dim: int = dim_option()
+    components: int = components_option()
+    iterations: int = option(20, help="EM steps G.", panel=Panel.DENSITY, minimum=0)
+    ridge: float = ridge_option()  # times the class's mean projected variance
+    tol: float | None = option(
+        None, help="Stop a class's EM when a step gains less than this.", panel=Panel.DENSITY, minimum=0,
+        otherwise="run all steps", expected="0 or more, or leave it out",
+    )  # fmt: skip
+    solver: Solver = option(Solver.FAST, help="How the projection is found.", panel=Panel.DENSITY)
+    normalize: bool = option(
+        True, help="Divide rows by their length first.", panel=Panel.DENSITY,
+        flags=("--normalize/--no-normalize",),
+    )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class RunOptions:
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(Options):
     """How the work is done; nothing here changes the answer."""
 
-    memory: int | None = None  # bytes for the working set; None: a safe share of what the machine has
-    jobs: int | None = None  # worker threads; None: the cores this process may use
-    device: str | None = None  # torch device of the fit's products; None: NumPy
-    quiet: bool = False
-    verbose: bool = False
-    json: bool = False
-    force: bool = False  # overwrite the output
+    memory: int | None = option(
+        None, help="Bound on the working set, such as 1G.", panel=Panel.RESOURCES, metavar="SIZE", parse=parse_bytes,
+        otherwise="half of what is free",
+    )  # fmt: skip
+    jobs: int | None = option(
+        None, help="Worker threads.", panel=Panel.RESOURCES, minimum=1, otherwise="the cores this process may use"
+    )
+    device: str | None = option(
+        None, help="Fit on a torch device: cuda, cpu.", panel=Panel.RESOURCES, metavar="NAME",
+        otherwise="NumPy, the fastest on a CPU",
+    )  # fmt: skip
+    force: bool = option(False, help="Replace an output that exists.", panel=Panel.OUTPUT)
+    json: bool = option(False, help="Print the summary as JSON on standard output.", panel=Panel.OUTPUT)
+    quiet: bool = option(
+        False, help="No summary or notes, only results, warnings and errors.", panel=Panel.OUTPUT,
+        flags=("--quiet", "-q"),
+    )  # fmt: skip
+    verbose: bool = option(False, help="Say more.", panel=Panel.OUTPUT, flags=("--verbose", "-v"))
 
-    def __post_init__(self) -> None:
-        """Refuse impossible sizes."""
-        require(self.jobs is None or self.jobs >= 1, f"--jobs is {self.jobs}; expected at least 1")
+
+@dataclass(frozen=True, kw_only=True)
+class VerbOptions(Options):
+    """All options of a verb."""
+
+    run: RunOptions = group(RunOptions)
+    given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)  # named on the command line
+
+    @classmethod
+    def implied(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG003
+        """Return values that follow from the given ones, for options that are not given."""
+        return {}

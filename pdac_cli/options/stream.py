@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
-from pdac_cli.options.checks import require, require_seed
-from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions
+from pdac_cli.options.checks import Options, require
+from pdac_cli.options.declare import Panel, group, option
+from pdac_cli.options.methods import STREAM_CHOICES, MethodOptions, StreamMethod
+from pdac_cli.options.select import DensityKind, Rule, rule_option, temperature_option
+from pdac_cli.options.shared import (
+    InputOptions,
+    RunOptions,
+    VerbOptions,
+    components_option,
+    dim_option,
+    ridge_option,
+    seed_option,
+)
 
-
-class StreamMethod(StrEnum):
-    """What is kept of a stream, what is replayed and how rows are weighed."""
-
-    SPDAC = "spdac"  # by its estimated density, the paper's Algorithm 2
-    ER = "er"  # all alike: plain reservoir sampling
-    ER_MIR = "er-mir"  # replay what the new rows would harm
-    GSS = "gss"  # rows whose gradients differ
-    ASER = "aser"  # by nearest-neighbour Shapley values
-    METASP = "metasp"  # by influence on old and new tasks
-    HERDING = "herding"  # by what it does for the mean of its class's stored rows
+STREAM_STEER = 10.0  # a little better than 30, and 100 is worse
 
 
 class Acceptance(StrEnum):
@@ -44,84 +47,134 @@ class StreamSolver(StrEnum):
     SKETCH = "sketch"  # a low-rank factor in place of the covariance, for D in the thousands
 
 
-@dataclass(frozen=True)
-class StreamDensityOptions:
+def beta_option() -> Any:
+    """Declare --beta, the step of the streaming EM."""
+    return option(
+        0.5, help="Step of the streaming mixture's moving averages, Eq. (17).", panel=Panel.STREAMING, above=0,
+        maximum=1, expected="more than 0 and at most 1",
+    )  # fmt: skip
+
+
+def step_rows_option() -> Any:
+    """Declare --step-rows; a class that has seen fewer rows is updated sooner."""
+    return option(
+        256, help="Rows of a class from one update of its streamed density to the next; 1: every batch.",
+        panel=Panel.STREAMING, minimum=1,
+    )  # fmt: skip
+
+
+def acceptance_option() -> Any:
+    """Declare --acceptance."""
+    return option(
+        Acceptance.DENSITY, help="Streams: density keeps dense rows more often; paper is the printed rule.",
+        panel=Panel.STREAMING,
+    )  # fmt: skip
+
+
+def window_option() -> Any:
+    """Declare --window."""
+    return option(
+        32, help="Latest rows of its class that a streamed density is compared with; 0: those of the batch.",
+        panel=Panel.STREAMING, minimum=0, expected="0 or more rows",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamDensityOptions(Options):
     """The streamed projected Gaussian mixture, Eqs. (13)–(17)."""
 
-    dim: int = DensityOptions.dim
-    components: int = DensityOptions.components
-    ridge: float = DensityOptions.ridge
-    beta: float = 0.5
-    # Rows of a class from one update of its density to the next; fewer while it has seen fewer. 1: every batch.
-    step_rows: int = 256
-    solver: StreamSolver = StreamSolver.WARM
-
-    def __post_init__(self) -> None:
-        """Refuse values no data could make sense of."""
-        DensityOptions(self.dim, self.components, ridge=self.ridge)
-        require(0 < self.beta <= 1, f"--beta is {self.beta}; expected more than 0 and at most 1")
-        require(self.step_rows >= 1, f"--step-rows is {self.step_rows}; expected at least 1")
+    dim: int = dim_option()
+    components: int = components_option()
+    ridge: float = ridge_option()
+    beta: float = beta_option()
+    step_rows: int = step_rows_option()
+    solver: StreamSolver = option(
+        StreamSolver.WARM, help="How the projection follows; sketch: for thousands of features.", panel=Panel.DENSITY
+    )
 
 
-@dataclass(frozen=True)
-class MethodOptions:
-    """What the streaming methods other than SPDAC have to set; each uses some of it."""
-
-    candidates: int = 128  # stored rows that er-mir and aser choose from
-    neighbours: int = 3  # K of aser's values
-    gradient_batches: int = 10  # of stored rows, that gss compares a gradient with
-
-    def __post_init__(self) -> None:
-        """Refuse values no data could make sense of."""
-        require(self.candidates >= 1, f"--candidates is {self.candidates}; expected at least 1 row")
-        require(self.neighbours >= 1, f"--neighbours is {self.neighbours}; expected at least 1")
-        batches = self.gradient_batches
-        require(batches >= 1, f"--gradient-batches is {batches}; expected at least 1")
+def check_density(kind: DensityKind, steer: float, given: Collection[str], own: Iterable[str]) -> None:
+    """Refuse options of one kind of streamed density with the other; `own` are those of the class densities."""
+    unsteered = kind is DensityKind.RELATIVE or "steer" not in given or steer == 0
+    require(unsteered, "--steer is given with --density class, which is not steered; leave one of them out")
+    other = [name for name in own if name in given and kind is DensityKind.RELATIVE]
+    flag = "--" + "".join(other[:1]).replace("_", "-")
+    require(not other, f"{flag} is for class densities; expected --density class with it; or leave {flag} out")
 
 
-PAPER_RULE = {"method": "spdac", "allocation": "joint", "acceptance": "paper", "step_rows": 1, "temperature": 1.0}
+PAPER_RULE: Mapping[str, Any] = {
+    "method": StreamMethod.SPDAC, "density_kind": DensityKind.CLASS, "steer": 0.0,
+    "allocation": StreamAllocation.JOINT, "acceptance": Acceptance.PAPER, "step_rows": 1, "temperature": 1.0,
+}  # fmt: skip
 
 
-@dataclass(frozen=True)
-class StreamOptions:
+@dataclass(frozen=True, kw_only=True)
+class StreamOptions(VerbOptions):
     """``pdac stream``."""
 
-    input: InputOptions
-    budget: int
-    output: Path
-    state: Path | None = None
-    model: Path | None = None  # where to write the streamed model
-    trace: Path | None = None
-    method: StreamMethod = StreamMethod.HERDING
-    acceptance: Acceptance = Acceptance.DENSITY
-    allocation: StreamAllocation = StreamAllocation.PER_CLASS
-    window: int = 32  # the latest rows of a class that a density is compared with; 0: those of the batch
-    temperature: float = 1.0  # weigh by p̂^T
-    batch: int = 32
-    state_every: int | None = None  # rows; None: so that state files cost little beside the rows read
-    follow: bool = False
-    timeout: float = 60.0  # seconds without a new row after which a followed file counts as complete
-    density: StreamDensityOptions = field(default_factory=StreamDensityOptions)
-    settings: MethodOptions = field(default_factory=MethodOptions)
-    run: RunOptions = field(default_factory=RunOptions)
-    seed: int = 0
+    input: InputOptions = group(InputOptions, leave_out=("chunk_rows",))
+    budget: int = option(
+        help="How many rows to keep.", panel=Panel.KEEP, flags=("--budget", "-n"), minimum=1,
+        expected="at least 1 row to keep",
+    )  # fmt: skip
+    output: Path = option(
+        help="Buffer to write: .json .h5 .txt .npy.", panel=Panel.OUTPUT, flags=("--output", "-o")
+    )  # fmt: skip
+    state: Path | None = option(
+        None, help="State file: a rerun goes on from it, and so do later calls with new files.", panel=Panel.OUTPUT
+    )
+    model: Path | None = option(None, help="--density class: also write the streamed model.", panel=Panel.OUTPUT)
+    trace: Path | None = option(
+        None, help="CSV file: rows/s, turnover, class counts, log-density along the stream.", panel=Panel.OUTPUT
+    )
+    preset: Rule | None = rule_option(PAPER_RULE)
+    method: StreamMethod = option(
+        StreamMethod.SPDAC, help="Streaming method, one of those above.", panel=Panel.KEEP, choices=STREAM_CHOICES
+    )
+    density_kind: DensityKind = option(
+        DensityKind.RELATIVE, help="spdac: by density relative to the other classes; class: Algorithm 2 as printed.",
+        panel=Panel.KEEP, flags=("--density",),
+    )  # fmt: skip
+    steer: float = option(
+        STREAM_STEER, help="spdac: how much the row given up depends on those kept; 0: not at all.", panel=Panel.KEEP,
+        minimum=0,
+    )  # fmt: skip
+    acceptance: Acceptance = acceptance_option()
+    allocation: StreamAllocation = option(
+        StreamAllocation.PER_CLASS, help="Compare a density within its class, or over the batch as in the paper.",
+        panel=Panel.STREAMING,
+    )  # fmt: skip
+    window: int = window_option()
+    temperature: float = temperature_option("Weigh by density^T: 1 is the paper's rule, 0: the density does not count.")
+    batch: int = option(
+        32, help="Rows that arrive together.", panel=Panel.STREAMING, minimum=1, expected="at least 1 row"
+    )  # fmt: skip
+    state_every: int | None = option(
+        None, help="Rows from one state file to the next.", panel=Panel.OUTPUT, minimum=1, expected="1 or more",
+        otherwise="so that they cost little",
+    )  # fmt: skip
+    follow: bool = option(
+        False, help="The last file is still being written (SWMR): wait for its rows.", panel=Panel.INPUT
+    )
+    timeout: float = option(
+        60.0, help="Seconds without a new row that end --follow; a file FEATS.done ends it at once.",
+        panel=Panel.INPUT, metavar="SECONDS", minimum=0, finite=False, expected="0 or more seconds",
+    )  # fmt: skip
+    density: StreamDensityOptions = group(StreamDensityOptions)
+    settings: MethodOptions = group(MethodOptions)
+    run: RunOptions = group(RunOptions, leave_out=("memory", "jobs", "device"))
+    seed: int = seed_option()
 
     def __post_init__(self) -> None:
-        """Refuse values no data could make sense of."""
-        require_seed(self.seed)
-        require(self.budget >= 1, f"--budget is {self.budget}; expected at least 1 row to keep")
-        require(self.batch >= 1, f"--batch is {self.batch}; expected at least 1 row")
-        require(self.window >= 0, f"--window is {self.window}; expected 0 or more rows")
-        require(
-            self.state_every is None or self.state_every >= 1,
-            f"--state-every is {self.state_every}; expected 1 or more",
-        )
-        require(
-            self.state_every is None or self.state is not None,
-            "--state-every is given without --state; add --state state.h5",
-        )
-        require(self.timeout >= 0, f"--timeout is {self.timeout}; expected 0 or more seconds")
-        require(
-            0 <= abs(self.temperature) < float("inf"),
-            f"--temperature is {self.temperature}; expected a finite number (1: the paper, 0: uniform)",
-        )
+        """Refuse combinations that cannot be meant."""
+        super().__post_init__()
+        stateless = self.state_every is not None and self.state is None
+        require(not stateless, "--state-every is given without --state; add --state state.h5")
+        if self.method is StreamMethod.SPDAC:
+            own = ("acceptance", "allocation", "window", "beta", "step_rows", "solver")
+            check_density(self.density_kind, self.steer, self.given, own)
+
+    @classmethod
+    def implied(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the paper's values with its preset."""
+        return PAPER_RULE if given.get("preset") else {}

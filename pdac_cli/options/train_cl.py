@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
-from pdac_cli.options.checks import require, require_seed
-from pdac_cli.options.extract import Amp
-from pdac_cli.options.select import Allocation, Eviction
-from pdac_cli.options.shared import DensityOptions, RunOptions
-from pdac_cli.options.stream import Acceptance, MethodOptions, StreamDensityOptions, StreamOptions
+from pdac_cli.errors import UsageError
+from pdac_cli.options.checks import Options, did_you_mean, require
+from pdac_cli.options.declare import Panel, group, option
+from pdac_cli.options.extract import Amp, amp_option, device_option, download_option
+from pdac_cli.options.methods import ABOUT, DRAWN, MethodOptions, StreamMethod
+from pdac_cli.options.select import Allocation, DensityKind, DrawOptions, Eviction, temperature_option
+from pdac_cli.options.shared import DensityOptions, RunOptions, VerbOptions, seed_option
+from pdac_cli.options.stream import (
+    STREAM_STEER,
+    Acceptance,
+    acceptance_option,
+    beta_option,
+    check_density,
+    step_rows_option,
+    window_option,
+)
+from pdac_cli.options.text import parse_size
 
 
 class Setting(StrEnum):
@@ -30,93 +44,193 @@ class Preset(StrEnum):
     TINYIMAGENET = "tinyimagenet"
 
 
-OFFLINE_METHODS = ("least-error", "uniform")  # compared when no method is named
+OFFLINE_METHODS = (DRAWN, "uniform")  # compared when no method is named
 STREAM_METHODS = ("spdac", "er")
-PAPER_OFFLINE = ("pdac", "uniform")
-PAPER_RULE = {"allocation": "joint", "eviction": "paper", "acceptance": "paper", "window": 0, "step_rows": 1}
+REFERENCE_METHODS = ("uniform", "er")  # they draw uniformly: what others are compared with
+PAPER_RULE: Mapping[str, Any] = {
+    "density_kind": DensityKind.CLASS, "steer": 0.0, "normalize": False, "rescore": True,
+    "allocation": Allocation.JOINT, "eviction": Eviction.PAPER, "acceptance": Acceptance.PAPER, "window": 0,
+    "step_rows": 1,
+}  # fmt: skip
+DEFAULT_EPOCHS = 10
+PROPER_WIDTH = 64  # of the ResNet18's first stage
+TINY_WIDTH, TINY_PIXELS = 8, 16  # and of images below so many pixels
 PRESET_TASKS = {Preset.CIFAR10: 5, Preset.CIFAR100: 10, Preset.TINYIMAGENET: 10}
 
 
-@dataclass(frozen=True)
-class LearningOptions:
+@dataclass(frozen=True, kw_only=True)
+class LearningOptions(Options):
     """How the network learns; the defaults are the paper's."""
 
-    epochs: int | None = None  # per task; None: 10, or 1 in the online setting
-    lr: float = 0.03
-    batch: int = 32
-    replay_batch: int = 32
-    width: int | None = None  # of the ResNet18's first stage; None: 64, ResNet18 proper, or 8 for tiny images
-    hidden: int = 0  # units between features and classes, where the input is features; 0: a linear head
-    pad: int | None = None  # pixels of a random crop's frame; None: an eighth of the image
-    flip: bool | None = None  # mirror at random; None: colour images only
-    resize: tuple[int, ...] | None = None
-    init: Path | None = None  # checkpoint to start from
-    device: str = "auto"
-    amp: Amp = Amp.OFF
-    channels_last: bool = False
+    epochs: int | None = option(
+        None, help="Epochs per task.", panel=Panel.NETWORK, minimum=1, otherwise=f"{DEFAULT_EPOCHS}, online 1"
+    )
+    lr: float = option(0.03, help="Step of plain SGD.", panel=Panel.NETWORK, above=0)
+    batch: int = option(32, help="New rows per step.", panel=Panel.NETWORK, minimum=1)
+    replay_batch: int = option(32, help="Rows of the buffer per step.", panel=Panel.NETWORK, minimum=0)
+    width: int | None = option(
+        None, help="Width of the ResNet18's first stage.", panel=Panel.NETWORK, minimum=1,
+        otherwise=f"{PROPER_WIDTH}, ResNet18 proper; {TINY_WIDTH} below {TINY_PIXELS} pixels",
+    )  # fmt: skip
+    hidden: int = option(
+        0, help="On features: units of a hidden layer; 0: a linear head.", panel=Panel.NETWORK, minimum=0
+    )  # fmt: skip
+    pad: int | None = option(
+        None, help="Frame of random crops in pixels.", panel=Panel.NETWORK, minimum=0, expected="0 or more pixels",
+        otherwise="an eighth of the image; presets: 4",
+    )  # fmt: skip
+    flip: bool | None = option(
+        None, help="Mirror at random.", panel=Panel.NETWORK, flags=("--flip/--no-flip",),
+        otherwise="colour images only",
+    )  # fmt: skip
+    resize: tuple[int, ...] | None = option(
+        None, help="Resize images once, at the beginning.", panel=Panel.NETWORK, metavar="N|HxW", parse=parse_size
+    )
+    init: Path | None = option(
+        None, help="Checkpoint of a ResNet18 to start from, but for its classifier.", panel=Panel.NETWORK
+    )
+    device: str = device_option()
+    amp: Amp = amp_option()
+    channels_last: bool = option(False, help="Memory format of images on a GPU.", panel=Panel.RESOURCES)
 
-    def __post_init__(self) -> None:
-        """Refuse values no data could make sense of."""
-        require(self.epochs is None or self.epochs >= 1, f"--epochs is {self.epochs}; expected at least 1")
-        require(0 < self.lr < float("inf"), f"--lr is {self.lr}; expected a number above 0")
-        require(self.batch >= 1, f"--batch is {self.batch}; expected at least 1")
-        require(self.replay_batch >= 0, f"--replay-batch is {self.replay_batch}; expected 0 or more")
-        require(self.width is None or self.width >= 1, f"--width is {self.width}; expected at least 1")
-        require(self.hidden >= 0, f"--hidden is {self.hidden}; expected 0 or more")
-        require(self.pad is None or self.pad >= 0, f"--pad is {self.pad}; expected 0 or more pixels")
 
-
-@dataclass(frozen=True)
-class TrainOptions:
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions(VerbOptions):
     """``pdac train-cl``."""
 
-    data: tuple[str, ...]  # images (a file, a folder, cifar10:PATH …) or feature files
-    test: str | None = None  # None: the data's own test part, else rows held out
-    output: Path | None = None  # run folder; None: runs/NAME, numbered
-    setting: Setting = Setting.OFFLINE
-    preset: Preset | None = None  # a protocol
-    paper: bool = False  # compare the paper's methods where none is named
-    tasks: int | None = None  # None: two classes each, at most five tasks
-    class_order: str = "natural"  # or random, or labels in order: 3,1,4
-    budget: int = 200  # 0: no replay
-    imbalance: float | None = None  # share of its rows that a task's last class keeps
-    methods: tuple[str, ...] = ()  # empty: the best one known and the uniform one
-    seeds: int = 3
-    seed: int = 0
-    rescore: bool = False  # score stored rows anew, with the current network
-    resume: bool = False
-    download: bool = False
-    allocation: Allocation | None = None  # None: the method's own
-    temperature: float = 1.0
-    eviction: Eviction = Eviction.RELATIVE
-    acceptance: Acceptance = Acceptance.DENSITY
-    window: int = StreamOptions.window  # streams: rows of its class that a row is compared with
-    beta: float = StreamDensityOptions.beta  # streams: step of the mixture's moving averages
-    step_rows: int = StreamDensityOptions.step_rows  # streams: rows of a class from update to update
-    rows_per_class: int | None = None  # to learn from; None: all
-    learning: LearningOptions = field(default_factory=LearningOptions)
-    density: DensityOptions = field(default_factory=DensityOptions)
-    settings: MethodOptions = field(default_factory=MethodOptions)
-    run: RunOptions = field(default_factory=RunOptions)
+    data: tuple[str, ...] = option(
+        (), help="Images (a file, a folder per class, cifar10:PATH, cifar100:PATH, tinyimagenet:PATH) or feature "
+        "files. With --compare: run folders.", panel=Panel.INPUT, argument=True, flags=("--data",), metavar="DATA",
+    )  # fmt: skip
+    test: str | None = option(
+        None, help="Test data.", panel=Panel.INPUT, metavar="DATA",
+        otherwise="the data's own test part, else a fifth of every class",
+    )  # fmt: skip
+    output: Path | None = option(
+        None, help="Run folder.", panel=Panel.OUTPUT, flags=("--output", "-o"), otherwise="runs/NAME, numbered"
+    )
+    compare: bool = option(False, help="Tabulate the run folders given.", panel=Panel.OUTPUT)
+    resume: bool = option(False, help="Go on with a run that was interrupted.", panel=Panel.OUTPUT)
+    setting: Setting = option(
+        Setting.OFFLINE, help="offline: choose after each task; relaxed, online: batch by batch.", panel=Panel.TASKS
+    )
+    presets: tuple[Preset, ...] = option(
+        (), help="paper: the paper's rules as printed; cifar10, …: its tasks, width and augmentation.",
+        panel=Panel.TASKS, flags=("--preset",), repeated=True,
+    )  # fmt: skip
+    methods: tuple[str, ...] = option(
+        (), help="A method of `pdac select`; streaming: of `pdac stream`, er-mir or metasp.", panel=Panel.KEEP,
+        flags=("--method",), repeated=True, offered=tuple(dict.fromkeys([*ABOUT, *StreamMethod])),
+        otherwise=f"{' and '.join(OFFLINE_METHODS)}; streaming: {' and '.join(STREAM_METHODS)}",
+    )  # fmt: skip
+    reference: str | None = option(
+        None, help="What the other methods are compared with.", panel=Panel.TASKS, metavar="NAME",
+        otherwise=f"{' or '.join(REFERENCE_METHODS)}",
+    )  # fmt: skip
+    budget: int = option(
+        200, help="Rows to keep for replay; 0: no replay.", panel=Panel.KEEP, flags=("--budget", "-n"), minimum=0,
+        expected="0 or more rows to keep",
+    )  # fmt: skip
+    tasks: int | None = option(
+        None, help="Number of tasks.", panel=Panel.TASKS, minimum=1, otherwise="two classes each, at most five tasks"
+    )
+    class_order: str = option(
+        "natural", help="natural, random (by seed), or labels: 3,1,4.", panel=Panel.TASKS, metavar="ORDER"
+    )
+    imbalance: float | None = option(
+        None, help="Share of its rows that the last class of a task keeps, such as 0.05.", panel=Panel.TASKS,
+        above=0, maximum=1, expected="a share above 0 and at most 1, such as 0.05",
+    )  # fmt: skip
+    rescore: bool = option(
+        False, help="Score stored rows anew with the current network before eviction.", panel=Panel.KEEP
+    )
+    allocation: Allocation | None = option(
+        None, help="How classes share the budget; streams have joint, too.", panel=Panel.KEEP,
+        otherwise="the method's own",
+    )  # fmt: skip
+    temperature: float = temperature_option(
+        "Draw in proportion to density^T; 0: the density has no say, which pdac's default is on images."
+    )
+    draw: DrawOptions = group(DrawOptions, help={
+        "steer": f"How much a choice is steered by the rows kept already; 0: not at all; streams: {STREAM_STEER:g}.",
+        "steer_by": "What a row is to help with. On images the error, on features the mean.",
+    })  # fmt: skip
+    eviction: Eviction = option(
+        Eviction.STEERED, help="Offline: which rows earlier tasks give up first.", panel=Panel.KEEP
+    )
+    acceptance: Acceptance = acceptance_option()
+    window: int = window_option()
+    beta: float = beta_option()
+    step_rows: int = step_rows_option()
+    rows_per_class: int | None = option(
+        None, help="Learn from the first so many rows of every class.", panel=Panel.INPUT, minimum=2, otherwise="all"
+    )
+    download: bool = download_option()
+    seeds: int = option(3, help="How many seeds, from --seed on.", panel=Panel.TASKS, minimum=1)
+    seed: int = seed_option()
+    learning: LearningOptions = group(LearningOptions)
+    density: DensityOptions = group(DensityOptions, leave_out=("tol", "solver"))
+    settings: MethodOptions = group(MethodOptions)
+    run: RunOptions = group(RunOptions, leave_out=("memory", "device"))
 
     def __post_init__(self) -> None:
-        """Refuse values no data could make sense of."""
-        require_seed(self.seed)
-        require(self.seeds >= 1, f"--seeds is {self.seeds}; expected at least 1")
-        require(self.budget >= 0, f"--budget is {self.budget}; expected 0 or more rows to keep")
-        require(self.tasks is None or self.tasks >= 1, f"--tasks is {self.tasks}; expected at least 1")
-        require(
-            self.imbalance is None or 0 < self.imbalance <= 1,
-            f"--imbalance is {self.imbalance}; expected a share above 0 and at most 1, such as 0.05",
-        )
+        """Refuse combinations that cannot be meant."""
+        super().__post_init__()
         require(len(set(self.methods)) == len(self.methods), "--method names a method twice; expected each once")
-        StreamDensityOptions(beta=self.beta, step_rows=self.step_rows)
-        require(self.window >= 0, f"--window is {self.window}; expected 0 or more rows")
-        require(
-            self.rows_per_class is None or self.rows_per_class >= 2,
-            f"--rows-per-class is {self.rows_per_class}; expected at least 2",
-        )
+        protocols = self._protocols()
+        found = " and ".join(protocols)
+        require(len(protocols) <= 1, f"--preset names {found}; expected one data set's protocol")
         offline = self.setting is Setting.OFFLINE
         require(not self.rescore or offline, "--rescore is for --setting offline; a stream scores rows as they come")
+        scored = self.draw.density_kind is DensityKind.CLASS
+        require(
+            not self.rescore or scored,
+            "--rescore scores stored rows by the densities of their classes; expected --density class with it",
+        )
         single = self.setting is not Setting.ONLINE or self.learning.epochs in (None, 1)
         require(single, "--epochs is more than 1 in the online setting; expected 1; use --setting relaxed")
+        for method in self.methods:
+            _check_method(method, self.setting)
+        if offline and DRAWN in self.compared_methods:
+            self.draw.check(self.allocation)
+        if not offline and StreamMethod.SPDAC in self.compared_methods:
+            own = ("acceptance", "window", "beta", "step_rows")
+            check_density(self.draw.density_kind, self.draw.steer, self.given, own)
+        names = self.compared_methods
+        known = self.compare or self.reference is None or self.reference in names
+        near = did_you_mean(str(self.reference), names)
+        require(known, f"--reference is {self.reference!r}; expected one of the methods: {', '.join(names)}{near}")
+
+    @classmethod
+    def implied(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the values of the paper's rules with their preset; a stream is steered less."""
+        if Preset.PAPER in given.get("presets", ()):
+            return PAPER_RULE
+        return {} if given.get("setting", Setting.OFFLINE) == Setting.OFFLINE else {"steer": STREAM_STEER}
+
+    @property
+    def preset(self) -> Preset | None:
+        """The data set's protocol, where one is asked for."""
+        return next(iter(self._protocols()), None)
+
+    @property
+    def compared_methods(self) -> tuple[str, ...]:
+        """The methods to run: those named, else the best one known beside the one that draws uniformly."""
+        if self.setting is not Setting.OFFLINE:
+            return self.methods or STREAM_METHODS
+        return self.methods or OFFLINE_METHODS
+
+    def _protocols(self) -> list[Preset]:
+        return [preset for preset in self.presets if preset is not Preset.PAPER]
+
+
+def _check_method(method: str, setting: Setting) -> None:
+    """Refuse a method that the setting does not have."""
+    streaming = [one.value for one in StreamMethod]
+    offline = setting is Setting.OFFLINE
+    names = list(ABOUT) if offline else streaming
+    if offline and method in streaming and method not in ABOUT:
+        raise UsageError(f"--method {method} keeps rows batch by batch; expected --setting relaxed or online")
+    if method not in names:
+        found = f"--method is {method!r}{'' if offline else f' with --setting {setting.value}'}"
+        raise UsageError(f"{found}; expected one of: {', '.join(names)}{did_you_mean(method, names)}")

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from pdac_cli.options.checks import require, require_seed
-from pdac_cli.options.shared import DensityOptions, RunOptions
+from pdac_cli.options.checks import Options, require
+from pdac_cli.options.declare import Panel, group, option
+from pdac_cli.options.shared import DensityOptions, RunOptions, VerbOptions, seed_option
+from pdac_cli.options.text import parse_rows
 
 
 class Strategy(StrEnum):
@@ -19,44 +21,58 @@ class Strategy(StrEnum):
     ESTIMATE = "p-hat"  # the projected Gaussian mixture on a trained network's features
 
 
-@dataclass(frozen=True)
-class NetworkOptions:
+def _sizes(flag: str, text: str) -> tuple[int, ...]:
+    return tuple(sorted(parse_rows(flag, text, "buffer sizes such as 10,100")))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkOptions(Options):
     """The network of a trial and how it learns; the paper's but for the batch, which it does not give."""
 
-    hidden: int = 64  # units of both hidden layers
-    epochs: int = 50
-    warmup: int = 10  # epochs in which the step grows; from then on it falls as a cosine
-    lr: float = 0.1
-    batch: int = 32
+    hidden: int = option(64, help="Units of each hidden layer.", panel=Panel.NETWORK, minimum=1)
+    epochs: int = option(50, help="Passes over the buffer.", panel=Panel.NETWORK, minimum=1)
+    # From then on the step falls as a cosine.
+    warmup: int = option(
+        10, help="Of these, passes with a growing step.", panel=Panel.NETWORK, minimum=0,
+        expected="0 or more, and fewer than --epochs",
+    )  # fmt: skip
+    lr: float = option(0.1, help="Largest step of SGD.", panel=Panel.NETWORK, above=0)
+    batch: int = option(32, help="Rows per step; the paper gives none.", panel=Panel.NETWORK, minimum=1)
 
     def __post_init__(self) -> None:
         """Refuse values no data could make sense of."""
-        require(self.hidden >= 1, f"--hidden is {self.hidden}; expected at least 1")
-        require(self.epochs >= 1, f"--epochs is {self.epochs}; expected at least 1")
-        require(0 <= self.warmup < self.epochs, f"--warmup is {self.warmup}; expected fewer than --epochs")
-        require(0 < self.lr < float("inf"), f"--lr is {self.lr}; expected a number above 0")
-        require(self.batch >= 1, f"--batch is {self.batch}; expected at least 1")
+        super().__post_init__()
+        require(self.warmup < self.epochs, f"--warmup is {self.warmup}; expected fewer than --epochs")
 
 
-@dataclass(frozen=True)
-class ValexOptions:
+@dataclass(frozen=True, kw_only=True)
+class ValexOptions(VerbOptions):
     """``pdac valex``."""
 
-    output: Path  # folder
-    trials: int = 100
-    c1_sizes: tuple[int, ...] = (10, 100, 1000, 10000)
-    c2_sizes: tuple[int, ...] = (10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
-    rows: int = 100_000  # to draw from, and as many to test on
-    network: NetworkOptions = field(default_factory=NetworkOptions)
-    density: DensityOptions = field(default_factory=lambda: DensityOptions(5, 3, 20, ridge=1e-6, normalize=False))
-    seed: int = 0
-    run: RunOptions = field(default_factory=RunOptions)
+    output: Path = option(help="Folder for tables and figures.", panel=Panel.OUTPUT, flags=("--output", "-o"))
+    trials: int = option(
+        100, help="Networks per strategy and buffer size.", panel=Panel.TASKS, minimum=4,
+        expected="at least 4, for a variance and its interval",
+    )  # fmt: skip
+    c1_sizes: tuple[int, ...] = option(
+        (10, 100, 1000, 10000), help="Buffer sizes of C1.", panel=Panel.TASKS, flags=("--c1",), metavar="N,N",
+        parse=_sizes,
+    )  # fmt: skip
+    c2_sizes: tuple[int, ...] = option(
+        (10, 20, 50, 100, 200, 500, 1000, 2000, 5000), help="Buffer sizes of C2.", panel=Panel.TASKS, flags=("--c2",),
+        metavar="N,N", parse=_sizes,
+    )  # fmt: skip
+    rows: int = option(
+        100_000, help="Rows to draw from, and as many to test on.", panel=Panel.TASKS, minimum=1000
+    )  # fmt: skip
+    network: NetworkOptions = group(NetworkOptions)
+    density: DensityOptions = field(default_factory=lambda: DensityOptions(dim=5, components=3))
+    seed: int = seed_option()
+    run: RunOptions = group(RunOptions, leave_out=("memory", "device"))
 
     def __post_init__(self) -> None:
         """Refuse values no data could make sense of."""
-        require_seed(self.seed)
-        require(self.trials >= 4, f"--trials is {self.trials}; expected at least 4, for a variance and its interval")
-        require(self.rows >= 1000, f"--rows is {self.rows}; expected at least 1000")
+        super().__post_init__()
         for name, sizes in (("c1", self.c1_sizes), ("c2", self.c2_sizes)):
             require(len(sizes) > 0, f"--{name} is empty; expected buffer sizes such as 10,100")
             require(len(set(sizes)) == len(sizes), f"--{name} names a size twice; expected each once")

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from pdac_cli.arrays import Array, Rows
+from pdac_cli.options.select import Allocation
 from pdac_cli.rng import Purpose, generator, row_gumbels
-from pdac_cli.selection.budget import Array
-from pdac_cli.selection.linear import ScaledRows
-from pdac_cli.selection.projections import onto_simplex
-from pdac_cli.selection.rows import Answer, Meter, Request, Rows, best_of_pool
+from pdac_cli.selection.eviction import Evict
+from pdac_cli.selection.interface import NARROW_COST, Answer, Method, ProblemSize, ProgressSteps, Request, best_of_pool
+from pdac_cli.selection.linear import ScaledRows, onto_simplex
 
 OUTER, INNER, TERMS = 50, 5, 3  # steps of the weights, of the head between them, of the Neumann series
 RATE = 0.5  # of a weight's step: in units of 1/n, for a gradient of unit deviation
@@ -32,7 +33,7 @@ def bcsr(rows: Rows, request: Request) -> Answer:
 def weights(rows: ScaledRows, request: Request) -> Array:
     """Return the weights of all rows: (n,)."""
     n, m = rows.count, min(request.budget, rows.count)
-    meter = Meter(request.tick, m, OUTER)
+    progress = ProgressSteps(request.tick, m, OUTER)
     rng = generator(request.seed, Purpose.SMOOTH)
     w, theta = np.full(n, 1 / n), np.zeros((rows.classes, rows.width))
     for _ in range(OUTER):
@@ -44,7 +45,7 @@ def weights(rows: ScaledRows, request: Request) -> Array:
         slope -= slope.mean()  # which the projection would take off
         deviation = np.sqrt(np.mean(slope**2))
         w = onto_simplex(w - RATE / n * slope / deviation) if deviation > 0 else w
-        meter.step()
+        progress.step()
     return w
 
 
@@ -69,6 +70,13 @@ def top_share(w: Array, k: int, noise: Array) -> Array:
     The sum is averaged over w + noise, noise (draws, n).
     """
     share = np.zeros(len(w))
-    for z in noise:
-        share[np.argpartition(-(w + z), k - 1)[:k]] += 1
+    for shift in noise:
+        share[np.argpartition(-(w + shift), k - 1)[:k]] += 1
     return share / len(noise)
+
+
+def _work(size: ProblemSize) -> float:
+    return OUTER * 20 * size.n * size.n_features * size.n_logits * NARROW_COST
+
+
+BCSR = Method(bcsr, Allocation.JOINT, Evict.SCORE, _work)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from pdac_cli.arrays import Array
 from pdac_cli.options.select import Allocation
-
-Array = NDArray[Any]
 
 
 def apportion(total: int, shares: Array, caps: Array) -> Array:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from pdac_cli.arrays import Array, Pool, Rows
+from pdac_cli.options.select import Allocation
 from pdac_cli.rng import Purpose, generator
-from pdac_cli.selection.budget import Array
-from pdac_cli.selection.rows import Answer, Meter, Picked, Pool, Request, Rows, within_pools
+from pdac_cli.selection.eviction import Evict
+from pdac_cli.selection.interface import Answer, Method, Picked, ProgressSteps, Request, product_a_row, within_pools
 
 
 def kcenter(rows: Rows, request: Request) -> Answer:
@@ -53,22 +55,22 @@ class Distances:
 
 def farthest_first(pool: Pool, quota: int, request: Request) -> Picked:
     """Return the first row, then again and again the row farthest from those chosen, the earliest of equals."""
-    distances, meter = Distances(pool), Meter(request.tick, quota, quota)
+    distances, progress = Distances(pool), ProgressSteps(request.tick, quota, quota)
     nearest = np.full(pool.count, np.inf)
     chosen = [0]
     for _ in range(quota - 1):
         np.minimum(nearest, distances.to(chosen[-1]), out=nearest)
         nearest[chosen[-1]] = -1.0  # never again, not even among duplicates
         chosen.append(int(np.argmax(nearest)))
-        meter.step()
-    meter.step()
+        progress.step()
+    progress.step()
     return Picked(np.array(chosen))
 
 
 def squared_distance_seeding(pool: Pool, quota: int, request: Request) -> Picked:
     """Return a uniformly drawn row, then rows drawn ∝ squared distance to the nearest chosen one."""
     rng = generator(request.seed, Purpose.SEEDING, *pool.key)
-    distances, meter = Distances(pool), Meter(request.tick, quota, quota)
+    distances, progress = Distances(pool), ProgressSteps(request.tick, quota, quota)
     nearest, free = np.full(pool.count, np.inf), np.ones(pool.count, bool)
     place = int(rng.random() * pool.count)
     chosen = [place]
@@ -82,6 +84,10 @@ def squared_distance_seeding(pool: Pool, quota: int, request: Request) -> Picked
         place = int(np.searchsorted(total, rng.random() * total[-1], side="right"))
         place = min(place, int(np.flatnonzero(weight)[-1]))  # rounding may put the draw at the very end
         chosen.append(place)
-        meter.step()
-    meter.step()
+        progress.step()
+    progress.step()
     return Picked(np.array(chosen))
+
+
+KCENTER = Method(kcenter, Allocation.JOINT, Evict.ORDER, product_a_row, random=False)
+KMEANS = Method(kmeans, Allocation.JOINT, Evict.ORDER, product_a_row)

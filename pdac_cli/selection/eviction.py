@@ -6,15 +6,16 @@ from enum import StrEnum
 
 import numpy as np
 
+from pdac_cli.arrays import Array
 from pdac_cli.options.select import Allocation, Eviction
 from pdac_cli.rng import Purpose, row_gumbels
-from pdac_cli.selection.budget import Array, class_budgets
+from pdac_cli.selection.budget import class_budgets
 
 
 class Evict(StrEnum):
     """By what a method's stored rows are evicted."""
 
-    DENSITY = "density"  # probability falling in the density, Eq. (11)
+    DENSITY = "density"  # probability falling in the density, Eq. (11), or by the steered draw, Eq. (25)
     SCORE = "score"  # the same with the method's own score in the density's place
     ORDER = "order"  # the beginning of the list stays
     RANDOM = "random"
@@ -25,7 +26,7 @@ def log_weights(log_p: Array, rule: Eviction) -> Array:
     with np.errstate(divide="ignore", over="ignore", under="ignore"):
         if rule is Eviction.INVERSE:
             return -log_p
-        reference = log_p.max(initial=-np.inf) if rule is Eviction.RELATIVE else 0.0
+        reference = 0.0 if rule is Eviction.PAPER else log_p.max(initial=-np.inf)
         weights: Array = np.log(-np.expm1(np.minimum(log_p - reference, 0.0)))
         return weights
 

@@ -1,23 +1,27 @@
 """Gradient Coreset Replay (Tiwari et al. 2022): a few weighted rows whose gradients add up to those of all.
 
 Σ_i g_i is matched by non-negative orthogonal matching pursuit with a ridge.  The original's loss is β·cross-entropy
-plus α·mean (z − z_stored)²; a new task has no stored logits, so β times the last-layer gradient of the first is left.
+plus α·mean (logits − stored logits)²; a new task has no stored logits, so β times the last-layer gradient of the first
+is left.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from pdac_cli.arrays import Array, Pool, Rows
 from pdac_cli.errors import UsageError
-from pdac_cli.selection.budget import Array
+from pdac_cli.options.select import Allocation
+from pdac_cli.selection.eviction import Evict
 from pdac_cli.selection.gradients import along, pool_residuals, total_gradient
-from pdac_cli.selection.rows import (
+from pdac_cli.selection.interface import (
     Answer,
-    Meter,
+    Method,
     Picked,
-    Pool,
+    ProblemSize,
+    ProgressSteps,
     Request,
-    Rows,
+    product_a_row,
     random_places,
     within_pools,
 )
@@ -39,13 +43,13 @@ def match(pool: Pool, quota: int, request: Request) -> Picked:
             f"--method gcr keeps n x m numbers, {need:,} bytes, and --memory is {request.memory:,}; expected room for "
             "them; raise --memory, lower --budget or use --allocation per-class"
         )
-    meter = Meter(request.tick, quota, quota)
-    chosen = np.array(_pursue(_Gradients(pool, quota), quota, meter), np.int64)
+    progress = ProgressSteps(request.tick, quota, quota)
+    chosen = np.array(_pursue(_Gradients(pool, quota), quota, progress), np.int64)
     free = np.ones(pool.count, bool)
     free[chosen] = False
     filled = random_places(pool, free, quota - len(chosen), request)
     for _ in filled:
-        meter.step()
+        progress.step()
     return Picked(np.concatenate([chosen, filled]))
 
 
@@ -70,7 +74,7 @@ class _Gradients:
         return column
 
 
-def _pursue(gradients: _Gradients, quota: int, meter: Meter) -> list[int]:
+def _pursue(gradients: _Gradients, quota: int, progress: ProgressSteps) -> list[int]:
     """Add the row that agrees most with what is still unmatched, and solve for all weights again, until none agrees."""
     chosen: list[int] = []
     inner = np.empty((quota, quota))  # ⟨g_s, g_t⟩ of the chosen
@@ -85,7 +89,7 @@ def _pursue(gradients: _Gradients, quota: int, meter: Meter) -> list[int]:
         inner[step, : step + 1] = inner[: step + 1, step] = column[chosen]
         w = ridge_nnls(inner[: step + 1, : step + 1], gradients.target[chosen], RIDGE)
         unmatched = gradients.target - w @ gradients.columns[: step + 1]
-        meter.step()
+        progress.step()
     return chosen
 
 
@@ -103,3 +107,11 @@ def ridge_nnls(products: Array, target: Array, ridge: float) -> Array:
     # The same problem as a least-squares one: ‖Lᵀw − L⁻¹t‖².
     w, _ = nnls(lower.T, solve_triangular(lower, target, lower=True), maxiter=30 * len(target))
     return w
+
+
+def _work(size: ProblemSize) -> float:
+    m = size.m / size.pools
+    return product_a_row(size) + size.pools * m**4 / 8
+
+
+GCR = Method(gcr, Allocation.PER_CLASS, Evict.ORDER, _work, needs_logits=True, random=False)

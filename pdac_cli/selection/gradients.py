@@ -1,6 +1,6 @@
 """Last-layer gradients, which stand in for those of the whole network.
 
-The gradient of a row's cross-entropy in the last layer is g_i = e_i ⊗ [h_i, 1], e = softmax(z) − onehot(y).  It is
+The gradient of a row's cross-entropy in the last layer is g_i = e_i ⊗ [h_i, 1], e = softmax(logits) − onehot(y).  It is
 never formed: ⟨g_i, g_j⟩ = (e_i·e_j)(h_i·h_j + 1).
 """
 
@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from pdac_cli.selection.budget import Array
-from pdac_cli.selection.rows import Pool
-from pdac_cli.selection.scored import log_softmax
+from pdac_cli.arrays import Array, Pool
+from pdac_cli.density.relative import log_softmax
 
 
-def residuals(z: Array, targets: Array) -> Array:
-    """Return e = softmax(z) − onehot(y) in float64: (n, K), (n,) -> (n, K)."""
-    e: Array = np.exp(log_softmax(z))
+def residuals(logits: Array, targets: Array) -> Array:
+    """Return e = softmax(logits) − onehot(y) in float64: (n, K), (n,) -> (n, K)."""
+    e: Array = np.exp(log_softmax(logits))
     e[np.arange(len(e)), targets] -= 1
     return e
 

@@ -7,10 +7,21 @@ from __future__ import annotations
 
 import numpy as np
 
+from pdac_cli.arrays import Array, Pool, Rows
+from pdac_cli.options.select import Allocation
 from pdac_cli.rng import Purpose, generator
-from pdac_cli.selection.budget import Array
+from pdac_cli.selection.eviction import Evict
+from pdac_cli.selection.interface import (
+    NARROW_COST,
+    Answer,
+    Method,
+    Picked,
+    ProblemSize,
+    ProgressSteps,
+    Request,
+    ranked,
+)
 from pdac_cli.selection.linear import ScaledRows, cross_entropy, gradient, hessian_product, probabilities, residuals
-from pdac_cli.selection.rows import Answer, Meter, Picked, Pool, Request, Rows, ranked
 
 RIDGE, CANDIDATES, SOLVE_STEPS, RATE = 1e-3, 200, 50, 0.01
 _INNER_STEPS = 50  # of L-BFGS, each time from the last solution
@@ -26,13 +37,13 @@ def greedy(rows: Rows, request: Request) -> Answer:
 def grow(pool: Pool, quota: int, request: Request) -> Picked:
     """Return the rows in the order they enter."""
     rows, rng = ScaledRows(pool, len(request.counts), request.memory), generator(request.seed, Purpose.CANDIDATE)
-    meter, room = Meter(request.tick, quota, quota), _Room(pool, request)
+    progress, room = ProgressSteps(request.tick, quota, quota), _Room(pool, request)
     coreset = _Coreset(rows)
     candidates = room.candidates(rng, 1)
     while True:
         coreset.add(int(candidates[0]))
         room.take(int(candidates[0]))
-        meter.step()
+        progress.step()
         if len(coreset.places) == quota:
             return Picked(np.array(coreset.places))
         coreset.solve()
@@ -129,3 +140,10 @@ def implicit_gradient(x: Array, w: Array, theta: Array, outer: Array, others: Ar
     e = residuals(probabilities(others, theta), y)
     slope: Array = -np.einsum("nk,nk->n", e, others @ solution.T.astype(others.dtype), dtype=np.float64)
     return slope
+
+
+def _work(size: ProblemSize) -> float:
+    return size.m * size.n_features * size.n_logits * (2 * size.n + 150 * size.m) * NARROW_COST
+
+
+GREEDY = Method(greedy, Allocation.JOINT, Evict.ORDER, _work)

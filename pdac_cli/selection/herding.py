@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from pdac_cli.selection.budget import Array
-from pdac_cli.selection.rows import Answer, Meter, Picked, Pool, Request, Rows, within_pools
+from pdac_cli.arrays import Array, Pool, Rows
+from pdac_cli.options.select import Allocation
+from pdac_cli.selection.eviction import Evict
+from pdac_cli.selection.interface import Answer, Method, Picked, ProgressSteps, Request, product_a_row, within_pools
 
 
 def herding(rows: Rows, request: Request) -> Answer:
@@ -22,7 +24,7 @@ def herd(pool: Pool, quota: int, request: Request) -> Picked:
     inverse = np.concatenate(pool.map(lambda a, b: _inverse_lengths(pool.read(a, b))))  # (n,) 0 for a row of zeros
     squares = (inverse > 0).astype(np.float64)  # |h|²
     mean = np.sum(pool.map(lambda a, b: inverse[a:b] @ pool.read(a, b).astype(np.float64)), axis=0) / pool.count
-    total, meter = np.zeros(pool.dim), Meter(request.tick, quota, quota)
+    total, progress = np.zeros(pool.n_features), ProgressSteps(request.tick, quota, quota)
     chosen: list[int] = []
     for i in range(quota):
         towards = ((i + 1) * mean - total).astype(pool.dtype)
@@ -31,7 +33,7 @@ def herd(pool: Pool, quota: int, request: Request) -> Picked:
         place = int(np.argmax(gain))
         chosen.append(place)
         total += inverse[place] * pool.read(place, place + 1)[0]
-        meter.step()
+        progress.step()
     return Picked(np.array(chosen))
 
 
@@ -42,3 +44,6 @@ def _product(pool: Pool, v: Array) -> Array:
 def _inverse_lengths(h: Array) -> Array:
     length: Array = np.sqrt(np.einsum("nd,nd->n", h, h, dtype=np.float64))
     return np.divide(1.0, length, out=np.zeros_like(length), where=length > 0)
+
+
+HERDING = Method(herding, Allocation.BALANCED, Evict.ORDER, product_a_row, random=False)

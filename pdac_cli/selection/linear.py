@@ -1,4 +1,4 @@
-"""A linear softmax head on features, with the derivatives that bilevel selection needs.
+"""A linear softmax head on features, with the derivatives and projections that bilevel selection needs.
 
 x = [(h − mean)/scale, 1], the scale such that the mean of |h − mean|² becomes 1: the features' units do not matter.
 The head is theta (K, D + 1); a row's loss is its cross-entropy, whose gradient is g_i = e_i ⊗ x_i.
@@ -10,15 +10,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pdac_cli.selection.budget import Array
-from pdac_cli.selection.rows import Pool, T, blocks, gather
+from pdac_cli.arrays import Array, Pool, T
+from pdac_cli.selection.interface import blocks, gather
+
+_HALVINGS = 100  # of an interval of doubles: more would change nothing
 
 
 def probabilities(x: Array, theta: Array) -> Array:
     """Return softmax(x thetaᵀ): (n, D + 1), (K, D + 1) -> (n, K)."""
-    z = x @ theta.T.astype(x.dtype)
-    z -= z.max(axis=1, keepdims=True)
-    p: Array = np.exp(z, out=z)
+    scores = x @ theta.T.astype(x.dtype)
+    scores -= scores.max(axis=1, keepdims=True)
+    p: Array = np.exp(scores, out=scores)
     p /= p.sum(axis=1, keepdims=True)
     return p
 
@@ -53,7 +55,7 @@ class ScaledRows:
     """A pool's rows as the head sees them, block by block; kept in memory where they fit."""
 
     def __init__(self, pool: Pool, classes: int, memory: int) -> None:
-        self.pool, self.classes, self.width, self.y = pool, classes, pool.dim + 1, pool.codes
+        self.pool, self.classes, self.width, self.y = pool, classes, pool.n_features + 1, pool.codes
         self.mean = np.sum(pool.map(lambda a, b: pool.read(a, b).sum(axis=0, dtype=np.float64)), axis=0) / pool.count
         squares = pool.map(lambda a, b: float(np.square(pool.read(a, b) - self.mean).sum()))
         self.scale = np.sqrt(sum(squares) / pool.count) or 1.0
@@ -110,3 +112,27 @@ def sum_of(parts: list[Array]) -> Array:
     """Return the sum of arrays, in order."""
     total: Array = np.sum(parts, axis=0)
     return total
+
+
+def onto_simplex(v: Array) -> Array:
+    """Return the nearest w ≥ 0 with Σ w = 1 (Held, Wolfe and Crowder 1974): (n,) -> (n,)."""
+    descending = np.sort(v)[::-1]
+    excess = np.cumsum(descending) - 1
+    last = np.flatnonzero(descending * np.arange(1, len(v) + 1) > excess)[-1]
+    w: Array = np.maximum(v - excess[last] / (last + 1), 0.0)
+    return w
+
+
+def onto_capped_box(v: Array, total: float) -> Array:
+    """Return the nearest 0 ≤ s ≤ 1 with Σ s ≤ total, by bisection of what is taken off every entry: (n,) -> (n,)."""
+    clipped = np.clip(v, 0.0, 1.0)
+    if clipped.sum() <= total:
+        return clipped
+    low, high = 0.0, float(v.max())
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if np.clip(v - middle, 0.0, 1.0).sum() > total:
+            low = middle
+        else:
+            high = middle
+    return np.clip(v - high, 0.0, 1.0)

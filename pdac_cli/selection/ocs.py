@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
+from pdac_cli.arrays import Array, Pool, Rows
+from pdac_cli.options.select import Allocation
 from pdac_cli.rng import Purpose, row_uniforms
-from pdac_cli.selection.budget import Array, apportion
+from pdac_cli.selection.budget import apportion
+from pdac_cli.selection.eviction import Evict
 from pdac_cli.selection.gradients import along, gram, residuals, total_gradient
-from pdac_cli.selection.rows import Answer, Meter, Picked, Pool, Reference, Request, Rows, gather, within_pools
+from pdac_cli.selection.interface import (
+    Answer,
+    Method,
+    Picked,
+    ProblemSize,
+    ProgressSteps,
+    Reference,
+    Request,
+    gather,
+    within_pools,
+)
 
 BATCH = 256  # rows that are scored against each other
 TAU, TAU_IMBALANCED = 1000.0, 10.0  # weight of the agreement with the stored rows
@@ -27,7 +40,7 @@ def best_of_batches(pool: Pool, quota: int, request: Request) -> Picked:
     order = np.argsort(row_uniforms(request.seed, Purpose.BATCH, pool.ids, *pool.key), kind="stable")
     batches = np.array_split(order, -(-pool.count // BATCH))
     sizes = np.array([len(batch) for batch in batches])
-    shares, meter = apportion(quota, sizes, sizes), Meter(request.tick, quota, len(batches))
+    shares, progress = apportion(quota, sizes, sizes), ProgressSteps(request.tick, quota, len(batches))
     counts = request.counts[request.counts > 0]
     tau = TAU_IMBALANCED if counts.max() > _IMBALANCED * counts.min() else TAU
     score, kept = np.empty(pool.count), []
@@ -37,7 +50,7 @@ def best_of_batches(pool: Pool, quota: int, request: Request) -> Picked:
         e = residuals(gather(pool.logits, batch), pool.targets[batch])
         score[batch] = scores(h, e, request.reference, tau)
         kept.append(batch[np.argsort(-score[batch], kind="stable")[:share]])
-        meter.step()
+        progress.step()
     places = np.concatenate(kept)
     places = places[np.lexsort((places, -score[places]))]
     extent = np.ptp(score)
@@ -67,3 +80,10 @@ def _inverse(length: Array | float) -> Array:
     """Return 1/length, 0 where a gradient vanishes."""
     given = np.asarray(length, np.float64)
     return np.divide(1.0, given, out=np.zeros_like(given), where=given > 0)
+
+
+def _work(size: ProblemSize) -> float:
+    return BATCH * size.n * (size.n_features + size.n_logits) * 2
+
+
+OCS = Method(ocs, Allocation.JOINT, Evict.SCORE, _work, needs_logits=True, uses_stored=True)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from pdac_cli.arrays import Array, Rows
+from pdac_cli.options.select import Allocation
 from pdac_cli.rng import Purpose, generator
-from pdac_cli.selection.budget import Array
-from pdac_cli.selection.linear import ScaledRows, gradient
-from pdac_cli.selection.projections import onto_capped_box
-from pdac_cli.selection.rows import Answer, Meter, Request, Rows, best_of_pool
+from pdac_cli.selection.eviction import Evict
+from pdac_cli.selection.interface import NARROW_COST, Answer, Method, ProblemSize, ProgressSteps, Request, best_of_pool
+from pdac_cli.selection.linear import ScaledRows, gradient, onto_capped_box
 
 OUTER, MASKS, INNER = 100, 5, 30  # steps of the probabilities, subsets a step, training steps of a head
 RATE, CLIP = 0.05, 3.0  # of Adam, falling to 0 along a cosine; the longest gradient
@@ -29,7 +30,7 @@ def pbcs(rows: Rows, request: Request) -> Answer:
 def probabilities_of_rows(rows: ScaledRows, request: Request) -> Array:
     """Return s: (n,)."""
     n, m = rows.count, min(request.budget, rows.count)
-    rng, meter = generator(request.seed, Purpose.MASK), Meter(request.tick, m, OUTER)
+    rng, progress = generator(request.seed, Purpose.MASK), ProgressSteps(request.tick, m, OUTER)
     s, first, second = np.full(n, m / n), np.zeros(n), np.zeros(n)
     for t in range(1, OUTER + 1):
         masks = rng.random((MASKS, n)) < s
@@ -40,7 +41,7 @@ def probabilities_of_rows(rows: ScaledRows, request: Request) -> Array:
         move = first / (1 - 0.9**t) / (np.sqrt(second / (1 - 0.999**t)) + 1e-8)
         rate = RATE * 0.5 * (1 + np.cos(np.pi * (t - 1) / OUTER))
         s = onto_capped_box(s - rate * move, m)
-        meter.step()
+        progress.step()
     return s
 
 
@@ -65,3 +66,10 @@ def train(rows: ScaledRows, places: Array) -> Array:
         ahead = new + k / (k + 3) * (new - theta)
         theta = new
     return theta
+
+
+def _work(size: ProblemSize) -> float:
+    return OUTER * MASKS * (2 * INNER * size.m + size.n) * size.n_features * size.n_logits * NARROW_COST
+
+
+PBCS = Method(pbcs, Allocation.JOINT, Evict.SCORE, _work)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pdac_cli.arrays import Array
 from pdac_cli.rng import Purpose, row_gumbels
-from pdac_cli.selection.budget import Array
 
 
 @dataclass(frozen=True)
@@ -20,34 +20,44 @@ class Ranking:
     """Chosen rows, best first, so that a shorter list is still the method's answer."""
 
     ids: Array  # (m,) int64 global row ids
-    codes: Array  # (m,) class positions
-    log_p: Array  # (m,) float64, NaN where the method has no density
-    score: Array | None = None  # (m,) float64, what earlier rows are evicted by where the method has no density
+    codes: Array  # (m,) int64 class positions
+    log_p: Array | None = None  # (m,) float64 log p̂(z), where the method has a density
+    score: Array | None = None  # (m,) float64, what earlier rows are evicted by in place of the density
 
 
 class TopK:
-    """The rows with the largest keys of each pool, gathered from any number of offers."""
+    """The rows with the largest keys of each pool, gathered from any number of pieces."""
 
     def __init__(self, caps: Array) -> None:
         self.caps = np.asarray(caps, np.int64)  # (P,) how many each pool keeps
         self.bar = np.where(self.caps > 0, -np.inf, np.inf)  # (P,) a row must beat this to enter
         self.keys = np.empty(0)
-        self.pools = np.empty(0, np.int64)
-        self.ids = np.empty(0, np.int64)
-        self.extra = np.empty((0, 2))
+        self.pools, self.ids, self.codes = (np.empty(0, np.int64) for _ in range(3))
+        self.log_p: Array | None = None
+        self.score: Array | None = None
 
-    def offer(self, keys: Array, pools: Array, ids: Array, extra: Array) -> None:
-        """Take in rows: keys, pools, ids (n,), extra (n, 2) carried along."""
+    def add(
+        self,
+        keys: Array,
+        pools: Array,
+        ids: Array,
+        codes: Array,
+        log_p: Array | None = None,
+        score: Array | None = None,
+    ) -> None:
+        """Take in rows, (n,) each; densities and scores come with every piece or with none."""
         new = keys > self.bar[pools]
         keys = np.concatenate([self.keys, keys[new]])
         pools = np.concatenate([self.pools, pools[new]])
         ids = np.concatenate([self.ids, ids[new]])
-        extra = np.concatenate([self.extra, extra[new]])
         order = np.lexsort((ids, -keys, pools))
         pools = pools[order]
         keep = _rank_within(pools) < self.caps[pools]
         order, self.pools = order[keep], pools[keep]
-        self.keys, self.ids, self.extra = keys[order], ids[order], extra[order]
+        self.keys, self.ids = keys[order], ids[order]
+        self.codes = np.concatenate([self.codes, codes[new]])[order]
+        self.log_p = _joined(self.log_p, log_p, new, order)
+        self.score = _joined(self.score, score, new, order)
         full = np.bincount(self.pools, minlength=len(self.caps)) == self.caps
         lowest = np.full(len(self.caps), np.inf)
         np.minimum.at(lowest, self.pools, self.keys)
@@ -57,7 +67,9 @@ class TopK:
         """Return the rows so that every beginning of the list has the pools in their final proportions."""
         place = (_rank_within(self.pools) + 0.5) / self.caps[self.pools]
         order = np.lexsort((self.ids, place))
-        return Ranking(self.ids[order], self.extra[order, 0].astype(np.int64), self.extra[order, 1])
+        log_p = None if self.log_p is None else self.log_p[order]
+        score = None if self.score is None else self.score[order]
+        return Ranking(self.ids[order], self.codes[order], log_p, score)
 
 
 class EffectiveSize:
@@ -68,7 +80,7 @@ class EffectiveSize:
         self.first = np.zeros(classes)  # Σ w / exp(largest)
         self.second = np.zeros(classes)  # Σ w² / exp(2 largest)
 
-    def offer(self, log_w: Array, codes: Array) -> None:
+    def add(self, log_w: Array, codes: Array) -> None:
         """Take in rows: log_w, codes (n,)."""
         largest = self.largest.copy()
         np.maximum.at(largest, codes, log_w)
@@ -101,3 +113,11 @@ def _rank_within(pools: Array) -> Array:
     starts = np.searchsorted(pools, pools, side="left")
     rank: Array = np.arange(len(pools)) - starts
     return rank
+
+
+def _joined(old: Array | None, more: Array | None, new: Array, order: Array) -> Array | None:
+    """Return a column with the new rows' part of another behind it, in order; None where there is none."""
+    if more is None:
+        return None
+    found: Array = np.concatenate([np.empty(0) if old is None else old, more[new]])[order]
+    return found

@@ -18,7 +18,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from pdac_cli.learning.preprocessing import Preprocessing
+from pdac_cli.learning.data.preprocessing import Preprocessing
 from tests.bad_inputs import Case, Make
 from tests.faults.works import SAMPLE, shards
 
@@ -117,8 +117,8 @@ NETWORKS = [
         ("other number of classes", 0, "30, 64, 7", network(seven_classes), ""),
         ("other architecture", 4, "not a resnet34 of torchvision: .*layer", network(), "--arch resnet34"),
         ("missing", 3, "c.pt: not found; expected a checkpoint", some_images, ""),
-        ("truncated", 4, "c.pt: truncated, damaged or no checkpoint", cut_checkpoint, ""),
-        ("text", 4, "c.pt: truncated, damaged or no checkpoint", written(b"a poem"), ""),
+        ("truncated", 4, "c.pt: truncated, damaged or not a checkpoint", cut_checkpoint, ""),
+        ("text", 4, "c.pt: truncated, damaged or not a checkpoint", written(b"a poem"), ""),
         ("a pickled Namespace", 4, "c.pt: unpickling it would import 'argparse.Namespace'", network(
             lambda found: {**found, "args": argparse.Namespace(lr=1)}), ""),
         ("a pickled module", 4, "c.pt: unpickling it would import .*torch.nn", network(

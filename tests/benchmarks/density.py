@@ -15,16 +15,17 @@ from dataclasses import dataclass, replace
 import h5py
 import numpy as np
 
-from pdac_cli.commands.choose import choose
-from pdac_cli.commands.fit import fit_model, grouped_rows
-from pdac_cli.commands.head import Head, train_head
-from pdac_cli.console import Console, table
-from pdac_cli.density.device import NUMPY
+from pdac_cli.console import Console
 from pdac_cli.density.model import Model
-from pdac_cli.engine.arrays import ArraySource
-from pdac_cli.engine.source import count_classes, make_plan
-from pdac_cli.options.select import Allocation, SelectOptions
+from pdac_cli.engine.plan import count_classes, make_plan
+from pdac_cli.engine.sources import MemorySource
+from pdac_cli.options.select import Allocation, DensityKind, DrawOptions, SelectOptions
 from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions
+from pdac_cli.pipeline.fitting import DensitySetup, fit_source
+from pdac_cli.pipeline.selecting import choose
+from pdac_cli.pipeline.trained_head import Head, train_head
+from pdac_cli.reports.table import Table
+from pdac_cli.selection.methods import METHODS
 
 
 class _Mute(Console):
@@ -33,15 +34,22 @@ class _Mute(Console):
 
 
 QUIET = _Mute(quiet=True)
-BASE = SelectOptions(InputOptions(), 1, method="pdac", run=RunOptions(jobs=1))
+DEFAULT = SelectOptions(budget=1, method="pdac", run=RunOptions(jobs=1))
+BASE = replace(
+    DEFAULT,
+    allocation=Allocation.PER_CLASS,
+    draw=DrawOptions(density_kind=DensityKind.CLASS, steer=0.0),
+    density=DensityOptions(normalize=False),
+)
 RULES = {
+    "default": DEFAULT,
     "as printed": replace(BASE, allocation=Allocation.JOINT),
-    "pdac": BASE,
-    "pdac, ridge 0.1": replace(BASE, density=DensityOptions(ridge=0.1)),
-    "pdac, ridge 1": replace(BASE, density=DensityOptions(ridge=1.0)),
-    "pdac, L 1": replace(BASE, density=DensityOptions(components=1)),
-    "pdac, T 0.25": replace(BASE, temperature=0.25),
-    "pdac, T 0.1": replace(BASE, temperature=0.1),
+    "per class": BASE,
+    "per class, ridge 0.1": replace(BASE, density=DensityOptions(ridge=0.1, normalize=False)),
+    "per class, ridge 1": replace(BASE, density=DensityOptions(ridge=1.0, normalize=False)),
+    "per class, L 1": replace(BASE, density=DensityOptions(components=1, normalize=False)),
+    "per class, T 0.25": replace(BASE, temperature=0.25),
+    "per class, T 0.1": replace(BASE, temperature=0.1),
     "uniform": replace(BASE, method="uniform"),
     "herding": replace(BASE, method="herding"),
     "least-error": replace(BASE, method="least-error"),
@@ -62,12 +70,12 @@ class Line:
     accuracy: float  # %
 
 
-def read(path: str) -> ArraySource:
+def read(path: str) -> MemorySource:
     with h5py.File(path) as file:
-        return ArraySource(file["features"][:].astype("f4"), file["labels"][:].astype("i8"))
+        return MemorySource(file["features"][:].astype("f4"), file["labels"][:].astype("i8"))
 
 
-def margins(head: Head, source: ArraySource) -> np.ndarray:
+def margins(head: Head, source: MemorySource) -> np.ndarray:
     """How far the logit of a row's class is above the next: (n,)."""
     z = head.logits(source.h)
     own = np.searchsorted(head.classes, source.y)
@@ -76,13 +84,13 @@ def margins(head: Head, source: ArraySource) -> np.ndarray:
     return mine - z.max(axis=1)
 
 
-def fitted(source: ArraySource, density: DensityOptions) -> Model:
-    plan = make_plan(source, InputOptions(), RunOptions(jobs=1))
-    with grouped_rows(source, count_classes(source, plan, InputOptions()), plan, QUIET) as stored:
-        return fit_model(stored, density, 0, plan, NUMPY, QUIET)
+def fitted(source: MemorySource, density: DensityOptions) -> Model:
+    plan = make_plan(InputOptions(), RunOptions(jobs=1))
+    classes = count_classes(source, plan, InputOptions())
+    return fit_source(source, classes, DensitySetup(density), plan, QUIET)
 
 
-def shape(source: ArraySource, model: Model, rows: np.ndarray) -> tuple[float, float, float]:
+def shape(source: MemorySource, model: Model, rows: np.ndarray) -> tuple[float, float, float]:
     """Return squared distance of the means, variance inside and outside the projection, as shares of the classes'."""
     found = []
     for c, label in enumerate(model.labels):
@@ -99,18 +107,19 @@ def shape(source: ArraySource, model: Model, rows: np.ndarray) -> tuple[float, f
     return tuple(np.mean(found, axis=0))
 
 
-def lines(train: ArraySource, test: ArraySource, budget: int, seeds: int) -> list[Line]:
-    model = fitted(train, DensityOptions())
+def lines(train: MemorySource, test: MemorySource, budget: int, seeds: int) -> list[Line]:
+    model = fitted(train, DensityOptions(normalize=False))
     mean, std = train.h.mean(axis=0, dtype="f8"), train.h.std(axis=0, dtype="f8")
     unsure = margins(train_head(train.h, train.y), train)
     near = unsure <= np.quantile(unsure, 0.25)
     lengths = np.linalg.norm(train.h, axis=1)
     usual = {label: lengths[train.y == label].mean() for label in np.unique(train.y)}
-    out = []
+    out, plan = [], make_plan(InputOptions(), RunOptions())
     for rule, options in RULES.items():
         found = []
         for seed in range(1 if options.method in ("herding", "least-error") else seeds):
-            chosen = choose(train, None, replace(options, budget=budget, seed=seed), QUIET)
+            asked = replace(options, budget=budget, seed=seed)
+            chosen = choose(train, None, asked, METHODS[asked.method], plan, QUIET)
             rows = chosen.index.row
             sizes = chosen.answer.effective_size
             counts = chosen.classes.counts
@@ -122,7 +131,7 @@ def lines(train: ArraySource, test: ArraySource, budget: int, seeds: int) -> lis
     return out
 
 
-def components(train: ArraySource, density: DensityOptions) -> tuple[np.ndarray, np.ndarray]:
+def components(train: MemorySource, density: DensityOptions) -> tuple[np.ndarray, np.ndarray]:
     """Of each component the rows it stands for, and its share of a draw ∝ p̂ in its class: (C L,), (C L,)."""
     model = fitted(train, density)
     size, share = [], []
@@ -181,7 +190,7 @@ def main() -> None:
         [x.rule, f"{x.effective:.1%}", f"{x.mean:.3f}", f"{x.inside:.2f}", f"{x.outside:.2f}", f"{x.boundary:.0%}",
          f"{x.length:.2f}", f"{x.accuracy:.1f}"] for x in found
     ]  # fmt: skip
-    print(table([head, *body]))
+    print(Table.of(head, body, left=head[:1]).text())
     standing = {f"ridge {r:g}": components(train, DensityOptions(ridge=r)) for r in (1e-6, 0.1)}
     for name, (size, share) in standing.items():
         small = size <= 2 * (DensityOptions.dim + 1)

@@ -29,11 +29,11 @@ from PIL import Image
 from torch import nn
 from torchvision import datasets, transforms
 
-from pdac_cli.commands import extract as command
-from pdac_cli.commands.extract_plan import open_job
+from pdac_cli.commands.extract import command
+from pdac_cli.commands.extract.plan import open_job
 from pdac_cli.console import Console
-from pdac_cli.files.parts import open_parts
-from pdac_cli.learning.backbones import resnet18
+from pdac_cli.files.results.parts import open_parts
+from pdac_cli.learning.networks.backbones import resnet18
 from pdac_cli.options.extract import ExtractOptions, PreprocessingOptions
 from pdac_cli.options.shared import RunOptions
 
@@ -138,10 +138,12 @@ def loader_loop(network: nn.Module, data: Path, batch: int, device: torch.device
 def extraction(folder: Path, data: Path, files: bool, batch: int, device: str) -> Trial:
     """The command's own loop, from images on disk to parts on disk; what comes before and after is left out."""
     options = ExtractOptions(
-        str(data),
-        folder / "out.h5",
-        folder / "net.pt",
-        preprocessing=PreprocessingOptions(MEAN, STD, (256,) if files else None, (224,) if files else None),
+        data=str(data),
+        output=folder / "out.h5",
+        checkpoint=folder / "net.pt",
+        preprocessing=PreprocessingOptions(
+            mean=MEAN, std=STD, resize=(256,) if files else None, crop=(224,) if files else None
+        ),
         device=device,
         batch_size=batch,
         run=RunOptions(quiet=True),

@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.fit              # the table, about ten minutes
     python -m tests.benchmarks.fit --sets C10-like,C100-like
-    python -m tests.benchmarks.fit --readme     # also write it into README.md
+    python -m tests.benchmarks.fit --readme     # also write it into the README beside it
 
 Times are the best of a few repeats, ours and theirs in turn.  Only ratios mean something on a shared machine.
 """
@@ -28,9 +28,9 @@ from threadpoolctl import threadpool_limits
 
 from pdac_cli.console import size_text
 from pdac_cli.engine import local
-from pdac_cli.engine.arrays import ArraySource
 from pdac_cli.engine.grouping import grouped
-from pdac_cli.engine.source import count_classes, make_plan
+from pdac_cli.engine.plan import count_classes, make_plan
+from pdac_cli.engine.sources import MemorySource
 from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions
 from tests.processes import measured
 
@@ -63,8 +63,8 @@ def synthetic(rows: int, classes: int, seed: int = 0, dtype: str = "f4") -> tupl
 
 
 def ours(h: np.ndarray, y: np.ndarray) -> None:
-    source = ArraySource(h, y)
-    plan = make_plan(source, InputOptions(), RunOptions())
+    source = MemorySource(h, y)
+    plan = make_plan(InputOptions(), RunOptions())
     with grouped(source, count_classes(source, plan, InputOptions()), plan) as stored:
         local.fit(stored, DensityOptions(), 0, plan)
 
@@ -198,20 +198,20 @@ def processor() -> str:
 
 
 def write_readme(lines: list[Line]) -> None:
-    readme = ROOT / "README.md"
+    readme = Path(__file__).with_name("README.md")
     text = readme.read_text("utf-8")
     head = f"Measured on {datetime.date.today():%d %B %Y}, {len(os.sched_getaffinity(0))} cores of an {processor()}."
     begin, end = "<!-- benchmark: fit -->", "<!-- end of benchmark: fit -->"
     new = f"{begin}\n{head}\n\n{table(lines)}\n{end}"
     if begin not in text:
-        raise SystemExit(f"README.md has no {begin}")
+        raise SystemExit(f"{readme} has no {begin}")
     readme.write_text(re.sub(f"{begin}.*?{end}", lambda _: new, text, flags=re.DOTALL), "utf-8")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--sets", default="C10-like,C100-like,Tiny-like,ImageNet-like,growth")
-    parser.add_argument("--readme", action="store_true", help="write the table into README.md")
+    parser.add_argument("--readme", action="store_true", help="write the table into the README beside this file")
     options = parser.parse_args()
     lines = []
     with tempfile.TemporaryDirectory() as name:

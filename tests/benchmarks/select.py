@@ -15,11 +15,13 @@ import time
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from pdac_cli.commands.choose import choose
-from pdac_cli.console import Console, table
-from pdac_cli.engine.arrays import ArraySource
+from pdac_cli.console import Console
+from pdac_cli.engine.plan import make_plan
+from pdac_cli.engine.sources import MemorySource
 from pdac_cli.options.select import SelectOptions
-from pdac_cli.options.shared import InputOptions, RunOptions
+from pdac_cli.options.shared import RunOptions
+from pdac_cli.pipeline.selecting import choose
+from pdac_cli.reports.table import Table
 from pdac_cli.selection.methods import METHODS
 
 # Seconds on a V100, CIFAR-10, N = 500, of the paper's table 2.
@@ -29,7 +31,7 @@ PAPER = {
 }  # fmt: skip
 
 
-def synthetic(rows: int, dim: int, classes: int, seed: int = 0) -> ArraySource:
+def synthetic(rows: int, dim: int, classes: int, seed: int = 0) -> MemorySource:
     """Features with a decaying spectrum around class means, and the logits of the nearest mean."""
     rng = np.random.default_rng(seed)
     labels = rng.permutation(np.arange(rows) % classes)
@@ -37,13 +39,14 @@ def synthetic(rows: int, dim: int, classes: int, seed: int = 0) -> ArraySource:
     spectrum = np.arange(1, dim + 1, dtype="f4") ** -0.5
     h = rng.standard_normal((rows, dim), dtype="f4") * spectrum + means[labels]
     logits = (h @ means.T - 0.5 * (means**2).sum(axis=1)).astype("f4")
-    return ArraySource(h, labels, logits=logits)
+    return MemorySource(h, labels, logits=logits)
 
 
-def seconds(source: ArraySource, method: str, budget: int, jobs: int | None) -> float:
-    options = SelectOptions(InputOptions(), budget, method=method, run=RunOptions(jobs=jobs))
+def seconds(source: MemorySource, method: str, budget: int, jobs: int | None) -> float:
+    options = SelectOptions(budget=budget, method=method, run=RunOptions(jobs=jobs))
     start = time.perf_counter()
-    choose(source, None, options, Console(quiet=True))
+    plan = make_plan(options.input, options.run)
+    choose(source, None, options, METHODS[method], plan, Console(quiet=True))
     return time.perf_counter() - start
 
 
@@ -85,7 +88,7 @@ def main() -> None:
         took = seconds(source, name, options.budget, None)
         lines.append([name, f"{took:.2f}", f"{PAPER[name]:.1f}" if name in PAPER else ""])
     print(f"{options.budget} of {options.rows:,} x {options.dim}, 10 classes")
-    print(table(lines))
+    print(Table.of(lines[0], lines[1:], left=lines[0][:1]).text())
 
 
 if __name__ == "__main__":

@@ -29,9 +29,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pdac_cli.density.moments import DenseMoments
-from pdac_cli.engine.streaming import Stream
-from pdac_cli.options.shared import InputOptions
-from pdac_cli.options.stream import StreamDensityOptions, StreamMethod, StreamOptions, StreamSolver
+from pdac_cli.engine.stream.running import Stream
+from pdac_cli.options.methods import StreamMethod
+from pdac_cli.options.select import DensityKind
+from pdac_cli.options.stream import StreamDensityOptions, StreamOptions, StreamSolver
+from pdac_cli.selection.streams.methods import streaming_method
 from tests.likelihood import from_files, measure, samples
 
 BATCH = 32
@@ -107,7 +109,11 @@ def compare(rows: int, features: int, classes: int, direct_batches: int) -> Time
     ):
         settings = make_options(solver, step_rows)
         if batches is None:
-            stream, start, stop = Stream.begin(settings, features), 0, rows
+            stream, start, stop = (
+                Stream.begin(settings, streaming_method(settings.method, settings.density_kind), features),
+                0,
+                rows,
+            )
         else:
             stream, start = in_the_middle(settings, h[:half], y[:half], classes), half
             stop = start + batches * BATCH
@@ -134,12 +140,15 @@ def make_options(solver: StreamSolver | None, step_rows: int) -> StreamOptions:
     """Return a stream's options; no solver: plain reservoir sampling."""
     method = StreamMethod.ER if solver is None else StreamMethod.SPDAC
     density = StreamDensityOptions(step_rows=step_rows, solver=solver or StreamSolver.WARM)
-    return StreamOptions(InputOptions(), 500, Path("buffer.json"), method=method, density=density)
+    return StreamOptions(
+        budget=500, output=Path("buffer.json"), method=method, density_kind=DensityKind.CLASS, density=density
+    )
 
 
 def in_the_middle(settings: StreamOptions, h: np.ndarray, y: np.ndarray, classes: int) -> Stream:
     """Return a stream that has come far enough for every class to have its density, and two batches on its way."""
-    stream = Stream.begin(make_options(StreamSolver.WARM, 256), h.shape[1])
+    settings = make_options(StreamSolver.WARM, 256)
+    stream = Stream.begin(settings, streaming_method(settings.method, settings.density_kind), h.shape[1])
     rows = min(len(h), 60 * classes // BATCH * BATCH) - 2 * BATCH
     feed(stream, h, y, 0, rows)
     stream.densities.options = stream.options = replace(stream.options, density=settings.density)
@@ -161,7 +170,7 @@ def training_step() -> Times:
     """Return the seconds of one training step of ResNet18 on 64 images, the best of four."""
     import torch
 
-    from pdac_cli.learning.backbones import resnet18
+    from pdac_cli.learning.networks.backbones import resnet18
 
     network = resnet18(10, stem="cifar").train()
     optimiser = torch.optim.SGD(network.parameters(), lr=0.03)

@@ -25,19 +25,19 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from pdac_cli.commands.train_cl import run
-from pdac_cli.commands.train_cl_memory import NoMemory
-from pdac_cli.commands.train_cl_report import MethodResult
-from pdac_cli.learning.backbones import resnet18
-from pdac_cli.learning.heads import new_network
+from pdac_cli.commands.train_cl.command import run
+from pdac_cli.commands.train_cl.offline_memory import NoMemory
+from pdac_cli.commands.train_cl.report import MethodResult
+from pdac_cli.learning.data.preprocessing import Preprocessing
+from pdac_cli.learning.data.samples import Origin, Samples
+from pdac_cli.learning.data.tasks import split_tasks
 from pdac_cli.learning.learner import Learner
 from pdac_cli.learning.loop import Schedule, learn
-from pdac_cli.learning.preprocessing import Preprocessing
-from pdac_cli.learning.progress import STAGES, Progress
-from pdac_cli.learning.samples import Origin, Samples
-from pdac_cli.learning.tasks import split_tasks
+from pdac_cli.learning.networks.backbones import resnet18
+from pdac_cli.learning.networks.heads import new_network
+from pdac_cli.learning.progress import STAGES, RunProgress
+from pdac_cli.options.methods import StreamMethod
 from pdac_cli.options.shared import RunOptions
-from pdac_cli.options.stream import StreamMethod
 from pdac_cli.options.train_cl import LearningOptions, Setting, TrainOptions
 
 CLASSES, BATCH = 10, 32
@@ -143,6 +143,17 @@ def bare_loop(x: torch.Tensor, y: torch.Tensor, width: int) -> float:
     return time.process_time() - begun
 
 
+class Unsupervised:
+    """Keeps nothing and never stops."""
+
+    def save(self, checkpoint: bytes) -> None: ...
+
+    def stopping(self) -> bool:
+        return False
+
+    def tick(self, steps: int) -> None: ...
+
+
 def own_loop(x: torch.Tensor, y: torch.Tensor, width: int) -> float:
     """Seconds of an epoch of a run, with a test on ten images."""
     how = Preprocessing(3, (0.5,) * 3, (0.25,) * 3)
@@ -152,7 +163,7 @@ def own_loop(x: torch.Tensor, y: torch.Tensor, width: int) -> float:
     learner = Learner(new_network((3, *x.shape[2:]), CLASSES, width, 0, None, 0), samples, LearningOptions(), x.device)
     tasks = split_tasks(y.numpy(), y[:CLASSES].numpy(), np.arange(CLASSES), 1, None, 0)
     begun = time.process_time()
-    learn(learner, tasks, NoMemory(), Schedule(0, 1, lambda _: None, lambda: False, lambda _: None), Progress())
+    learn(learner, tasks, NoMemory(), Schedule(0, 1, Unsupervised()), RunProgress())
     return time.process_time() - begun
 
 
@@ -162,10 +173,10 @@ def trained(
     """What a whole run came to."""
     summary = run(
         TrainOptions(
-            (str(data),), output=data.parent / "run", setting=setting, methods=methods, seeds=1,
+            data=(str(data),), output=data.parent / "run", setting=setting, methods=methods, seeds=1,
             # A stream's buffer is to have more rows than the methods choose from at a time.
             budget=options.rows // (10 if setting is Setting.OFFLINE else 2),
-            learning=LearningOptions(epochs, width=options.width),
+            learning=LearningOptions(epochs=epochs, width=options.width),
             run=RunOptions(jobs=options.threads, quiet=True, force=True),
         )
     )  # fmt: skip

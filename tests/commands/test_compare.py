@@ -58,7 +58,7 @@ def test_every_number_is_its_definition(pdac, files, tmp_path):
     assert line["accuracy"] == pytest.approx(head.score((g - mean) / std, z), abs=0.012)
     assert found["test_rows"] == 90
     # every row at the same density as pdac's own index says
-    pdac("select", train, "--budget", 240, "--dim", 3, "-o", tmp_path / "all.h5")
+    pdac("select", train, "--budget", 240, "--dim", 3, "--density", "class", "-o", tmp_path / "all.h5")
     with h5py.File(tmp_path / "all.h5") as index:
         log_p = dict(zip(index["row"][:].tolist(), index["log_density"][:], strict=True))
     assert line["mean_log_density"] == pytest.approx(np.mean([log_p[row] for row in rows]), rel=1e-9)

@@ -4,13 +4,13 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
-from pdac_cli.files.model import read_model
+from pdac_cli.files.results.model import read_model
 from tests.conftest import SAMPLE
 
 
 def test_fit_writes_the_model_of_equations_1_to_9(pdac, tmp_path):
     out = tmp_path / "model.h5"
-    result = pdac("fit", SAMPLE, "-o", out, "--dim", 4, "--components", 3, "--seed", 5, "--json")
+    result = pdac("fit", SAMPLE, "-o", out, "--dim", 4, "--components", 3, "--seed", 5, "--no-normalize", "--json")
     assert result.code == 0, result.err
     with h5py.File(SAMPLE) as file:
         h, y = file["features"][:].astype("f8"), file["labels"][:]

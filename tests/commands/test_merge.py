@@ -10,11 +10,19 @@ import numpy as np
 import pytest
 import torch
 
-from pdac_cli.commands import extract
+from pdac_cli.commands.extract import command as extract
 from pdac_cli.files.features import open_features
 from pdac_cli.options.extract import ExtractOptions, StoredType
 from pdac_cli.options.shared import InputOptions
-from tests.commands.test_extract import CHECKPOINT, FEATURES, IMAGES, attributes, folder_of_digits, left_beside, read
+from tests.commands.extract.extracted import (
+    CHECKPOINT,
+    FEATURES,
+    IMAGES,
+    attributes,
+    folder_of_digits,
+    left_beside,
+    read,
+)
 
 torch.set_num_threads(1)
 COUNT = 4
@@ -63,7 +71,7 @@ def test_a_linked_file_refers_to_its_shards(pdac, extracted, shards, tmp_path, m
     for name in whole:
         assert np.array_equal(linked[name], whole[name])
     assert attributes(out) == attributes(extracted / "whole.h5")
-    with open_features(InputOptions((str(out),), allow_external=True)) as source:
+    with open_features(InputOptions(paths=(str(out),), allow_external=True)) as source:
         assert source.fingerprint == attributes(out)["fingerprint"]
     monkeypatch.chdir("/")
     moved = tmp_path.with_name(f"{tmp_path.name}-moved")
@@ -131,7 +139,7 @@ def test_shards_of_other_extractions(pdac, shards, tmp_path, changes, words):
 
 
 def test_shards_of_another_checkpoint_with_other_features(pdac, shards, tmp_path):
-    from pdac_cli.learning.backbones import resnet18
+    from pdac_cli.learning.networks.backbones import resnet18
 
     torch.manual_seed(0)
     meta = torch.load(CHECKPOINT, weights_only=True)["meta"]

@@ -4,8 +4,8 @@ import h5py
 import numpy as np
 import pytest
 
-from pdac_cli.files.index import read_index
-from pdac_cli.selection.unit import unit_rows
+from pdac_cli.files.index.index_file import read_index
+from pdac_cli.selection.moments import unit_rows
 from tests.conftest import SAMPLE
 
 
@@ -19,6 +19,9 @@ def pdac(pdac):
 
     run.plain = pdac  # the command line as it is
     return run
+
+
+INDEPENDENT = ("--density", "class", "--steer", 0, "--no-normalize")  # draws, as printed
 
 
 def labels_of(path):
@@ -68,9 +71,21 @@ def test_with_a_model_or_without_the_answer_is_the_same(pdac, tmp_path):
     assert fitted.rows == given.rows
 
 
+@pytest.mark.parametrize("how", [(), ("--steer-by", "mean"), ("--steer", 0), ("--density", "class")])
+def test_a_model_of_these_rows_changes_nothing_however_they_are_drawn(pdac, tmp_path, how):
+    pdac("fit", SAMPLE, "-o", tmp_path / "m.h5")
+    wanted, found = tmp_path / "wanted.json", tmp_path / "found.json"
+    assert pdac("select", "--budget", 50, SAMPLE, "-o", wanted, *how).code == 0
+    assert pdac("select", "--budget", 50, SAMPLE, "-o", found, "--model", tmp_path / "m.h5", *how).code == 0
+    for name in ("row", "label", "log_density"):
+        np.testing.assert_array_equal(getattr(read_index(found), name), getattr(read_index(wanted), name))
+
+
 def test_log_densities_in_the_index_are_those_of_the_model(pdac, tmp_path):
-    pdac("fit", SAMPLE, "-o", tmp_path / "m.h5", "--dim", 3)
-    pdac("select", "--budget", 50, SAMPLE, "--model", tmp_path / "m.h5", "-o", tmp_path / "c.json")
+    pdac("fit", SAMPLE, "-o", tmp_path / "m.h5", "--dim", 3, "--no-normalize")
+    pdac(
+        "select", "--budget", 50, SAMPLE, "--model", tmp_path / "m.h5", "-o", tmp_path / "c.json", "--density", "class"
+    )
     index = read_index(tmp_path / "c.json")
     with h5py.File(SAMPLE) as file, h5py.File(tmp_path / "m.h5") as m:
         for row, label, log_density in zip(index.row, index.label, index.log_density, strict=True):
@@ -89,7 +104,7 @@ def test_allocation_shares_the_budget(pdac, feature_file, allocation, tmp_path):
     with h5py.File(path, "w") as file:
         file["features"] = rng.standard_normal((1000, 8)) * np.repeat([1.0, 10.0], [750, 250])[:, None]
         file["labels"] = np.repeat([0, 1], [750, 250])
-    rows = pdac("select", "--budget", 100, path, "--allocation", allocation, "--dim", 4).rows
+    rows = pdac("select", "--budget", 100, path, "--allocation", allocation, "--dim", 4, *INDEPENDENT).rows
     kept = np.bincount(labels_of(path)[rows], minlength=2).tolist()
     if allocation == "joint":
         assert kept[1] < 10  # densities of the narrow class are far higher
@@ -98,8 +113,10 @@ def test_allocation_shares_the_budget(pdac, feature_file, allocation, tmp_path):
 
 
 def test_temperature_zero_is_uniform(pdac):
-    cold = pdac("select", "--budget", 60, SAMPLE, "--temperature", 0)
-    assert cold.rows == pdac("select", "--budget", 60, SAMPLE, "--method", "uniform").rows
+    wanted = pdac("select", "--budget", 60, SAMPLE, "--method", "uniform", "--allocation", "balanced").rows
+    for density in ("relative", "class"):
+        cold = pdac("select", "--budget", 60, SAMPLE, "--temperature", 0, "--steer", 0, "--density", density)
+        assert cold.rows == wanted
 
 
 @pytest.mark.parametrize("how", [
@@ -156,7 +173,7 @@ def test_dropped_and_ignored_rows_are_never_chosen_and_ids_stay(pdac, feature_fi
 def test_a_summary_as_json_with_and_without_an_output(pdac, tmp_path):
     printed = pdac("select", "--budget", 20, SAMPLE, "--json").json
     assert len(printed["indices"]) == printed["kept"] == 20
-    assert {line["label"] for line in printed["classes"]} == set(range(10))
+    assert {line["label"] for line in printed["per_class"]} == set(range(10))
     written = pdac("select", "--budget", 20, SAMPLE, "--json", "-o", tmp_path / "c.json").json
     assert written["indices"] is None
     assert written["output"] == str(tmp_path / "c.json")
@@ -168,16 +185,15 @@ def test_a_thin_effective_sample_size_is_a_warning_with_flags_to_try(pdac, tmp_p
     h = np.concatenate([rng.standard_normal((50, 8)) * 1e-3, rng.standard_normal((450, 8))])
     with h5py.File(path, "w") as file:
         file["features"], file["labels"] = h, np.zeros(500, int)
-    result = pdac("select", "--budget", 200, path, "--dim", 4, "--json")
-    size = result.json["classes"][0]["effective_size"]
+    result = pdac("select", "--budget", 200, path, "--dim", 4, "--json", *INDEPENDENT)
+    size = result.json["per_class"][0]["effective_size"]
     assert size < 100
     assert f"class 0: {size:.1f} for 200 rows" in result.err
     assert "--temperature" in result.err
     assert not pdac("select", "--budget", 200, path, "--method", "uniform", "-q").err
 
 
-def test_the_default_is_the_rule_that_wins_and_the_papers_is_one_flag_away(pdac, tmp_path):
-    """Options of the density, given without a method, mean the method that has them."""
+def test_the_papers_rule_is_one_flag_away_and_no_option_changes_the_method(pdac, tmp_path):
 
     def made(*options):
         out = tmp_path / "c.json"
@@ -185,25 +201,31 @@ def test_the_default_is_the_rule_that_wins_and_the_papers_is_one_flag_away(pdac,
         index = read_index(out)
         return index.method, index.options["allocation"], index.options["eviction"], index.row.tolist()
 
+    printed = ("--density", "class", "--steer", 0, "--no-normalize")
+
     default, paper = made(), made("--preset", "paper")
-    assert default[:2] == ("least-error", "balanced")
+    assert default[:3] == ("pdac", "balanced", "steered")
     assert paper[:3] == ("pdac", "joint", "paper")
-    assert paper == made("--method", "pdac", "--allocation", "joint", "--eviction", "paper")
+    assert paper == made(*printed, "--allocation", "joint", "--eviction", "paper")
     assert made("--preset", "paper", "--allocation", "per-class")[:3] == ("pdac", "per-class", "paper")
     assert made("--preset", "paper", "--method", "uniform")[0] == "uniform"
-    for option in (("--temperature", 1), ("--ridge", 1e-6), ("--dim", 10), ("--eviction", "relative")):
-        assert made(*option) == made("--method", "pdac")
+    for option in (("--temperature", 1), ("--ridge", 1e-6), ("--dim", 10), ("--steer-by", "error"), ("--steer", 30)):
+        assert made(*option) == default
+    for option in (("--steer-by", "mean"), ("--steer", 0), ("--density", "class"), ("--task", 1)):
+        assert made(*option)[-1] != default[-1]
+    assert made("--task", 1) == made("--steer-by", "mean")
 
 
 def test_normalize_is_the_same_as_rows_of_length_one(pdac, tmp_path):
     """In the fit, with a model that was fitted so, and only for the density."""
     with h5py.File(SAMPLE) as file, h5py.File(tmp_path / "unit.h5", "w") as out:
         out["features"], out["labels"] = unit_rows(file["features"][:]), file["labels"][:]
-    wanted = pdac("select", "--budget", 50, tmp_path / "unit.h5").rows
-    assert pdac("select", "--budget", 50, SAMPLE, "--normalize", "--chunk-rows", 99).rows == wanted
-    assert pdac("select", "--budget", 50, SAMPLE).rows != wanted
+    density = ("--density", "class", "--steer", 0)
+    wanted = pdac("select", "--budget", 50, tmp_path / "unit.h5", "--no-normalize", *density).rows
+    assert pdac("select", "--budget", 50, SAMPLE, "--normalize", "--chunk-rows", 99, *density).rows == wanted
+    assert pdac("select", "--budget", 50, SAMPLE, "--no-normalize", *density).rows != wanted
     assert pdac("fit", SAMPLE, "-o", tmp_path / "m.h5", "--normalize").code == 0
-    assert pdac("select", "--budget", 50, SAMPLE, "--model", tmp_path / "m.h5").rows == wanted
+    assert pdac("select", "--budget", 50, SAMPLE, "--model", tmp_path / "m.h5", *density).rows == wanted
 
 
 def test_rows_of_length_one():
@@ -212,3 +234,34 @@ def test_rows_of_length_one():
     np.testing.assert_allclose(np.linalg.norm(unit_rows(h), axis=1), [1, 1, 1, 0, 1])
     assert unit_rows(np.ones((2, 2), "f2")).dtype == np.float32
     assert len(unit_rows(np.empty((0, 4)))) == 0
+
+
+@pytest.mark.parametrize("suffix", [".json", ".h5"])
+def test_suspect_labels_are_reported_and_recorded(pdac, tmp_path, suffix):
+    rng = np.random.default_rng(0)
+    with h5py.File(SAMPLE) as file:
+        h, y = file["features"][:], file["labels"][:]
+    wrong = rng.random(len(y)) < 0.2
+    labels = np.where(wrong, (y + rng.integers(1, 10, len(y))) % 10, y)
+    path, out = tmp_path / "wrong.h5", tmp_path / f"c{suffix}"
+    with h5py.File(path, "w") as file:
+        file["features"], file["labels"] = h, labels
+    result = pdac("select", "--budget", 100, path, "-o", out)
+    line = next(line for line in result.err.splitlines() if line.startswith("suspect labels: "))
+    found = read_index(out).suspects
+    assert f"suspect labels: {len(found.row):,} rows" in line
+    worst = np.bincount(labels[found.row]).argmax()
+    likely = np.bincount(found.likely[labels[found.row] == worst]).argmax()
+    assert f"most in class {worst}, likely class {likely}" in line
+    truly = labels[found.row] != y[found.row]
+    assert truly.mean() > 0.9
+    assert (found.likely[truly] == y[found.row][truly]).mean() > 0.9
+    assert found.share == pytest.approx((labels != y).mean(), abs=0.05)
+    kept = np.isin(read_index(out).row, found.row).sum()
+    assert f"{kept} of them kept" in line
+    assert pdac("select", "--budget", 20, path, "--json").json["suspects"]["rows"] == len(found.row)
+
+
+def test_clean_labels_are_not_suspected(pdac):
+    result = pdac("select", "--budget", 100, SAMPLE, "--json").json
+    assert result["suspects"]["rows"] < 20

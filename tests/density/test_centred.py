@@ -4,8 +4,8 @@ from scipy.linalg import subspace_angles
 
 from pdac_cli.density import centred as module
 from pdac_cli.density.centred import Centred
+from pdac_cli.density.device import Workspace
 from pdac_cli.density.projection import fit_projection, project, projected
-from pdac_cli.density.room import Room
 from pdac_cli.options.shared import Solver
 from tests.oracles import MemoryRows, features
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("way")
 def test_rows_offset_and_rest_are_what_they_say(n, dtype, keep, monkeypatch):
     monkeypatch.setattr(module, "_KEEP", keep)
     h = features(n, 40, dtype=dtype)
-    centred = Centred(MemoryRows(0, h), np.dtype(dtype), Room())
+    centred = Centred(MemoryRows(0, h), np.dtype(dtype), Workspace())
     given, exact = centred.together().astype("f8"), h.astype("f8")
     close = 1e-5 if dtype == "f4" else 1e-13
     np.testing.assert_allclose(centred.mean, exact.mean(axis=0), atol=close)
@@ -47,10 +47,10 @@ def test_first_rows_unlike_the_others_do_not_cost_the_directions(dtype, apart):
 
 
 def test_room_used_for_another_class_changes_no_answer():
-    room = Room()
+    workspace = Workspace()
     large, small = (MemoryRows(0, features(n, 30, seed=n, dtype="f4")) for n in (4000, 500))
     for rows in (large, small, large):
-        shared, alone = fit_projection(rows, 5, Solver.FAST, room=room), fit_projection(rows, 5, Solver.FAST)
+        shared, alone = fit_projection(rows, 5, Solver.FAST, workspace=workspace), fit_projection(rows, 5, Solver.FAST)
         np.testing.assert_array_equal(shared[0].W, alone[0].W)
         for (_, ours), (_, theirs) in zip(*(projected(c, p.W) for p, c in (shared, alone)), strict=True):
             np.testing.assert_array_equal(ours, theirs)

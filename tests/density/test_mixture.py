@@ -7,28 +7,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 from pdac_cli.density import sweep
-from pdac_cli.density.blocks import ROWS, empty_blocks, fill
-from pdac_cli.density.em import expectation_maximisation, start
+from pdac_cli.density.device import Workspace
 from pdac_cli.density.mixture import cholesky
-from pdac_cli.density.room import Room
 from pdac_cli.errors import DataError
+from tests.density.mixtures import fit
 from tests.oracles import clustered, log_mixture
 
 pytestmark = pytest.mark.usefixtures("way")
-
-
-def fit(classes, comps, iterations, ridge=1e-6, tol=None, dim=None):
-    """EM of several classes from their first rows as means."""
-    dims = np.array([xi.shape[1] for xi in classes])
-    blocks = empty_blocks([len(xi) for xi in classes], dim or dims.max())
-    for c, xi in enumerate(classes):
-        padded = np.zeros((-len(xi) // ROWS * -ROWS, xi.shape[1]))
-        padded[: len(xi)] = xi
-        fill(blocks, c, 0, padded.reshape(-1, ROWS, xi.shape[1]).swapaxes(1, 2))
-    variance = np.array([xi.var(axis=0).mean() or 1.0 for xi in classes])
-    chosen = [np.arange(min(comps, len(xi))) for xi in classes]
-    first = start(blocks, dims, variance, chosen, comps)
-    return expectation_maximisation(blocks, first, ridge * variance, iterations, tol)
 
 
 def scikit(xi, comps, iterations, ridge=1e-6):
@@ -101,11 +86,11 @@ def test_pieces_change_nothing_but_rounding(monkeypatch):
 
 
 def test_room_is_used_again_where_it_is_large_enough():
-    room = Room()
-    first = room.take("phi", (3, 4))
-    assert np.shares_memory(first, room.take("phi", (2, 5)))
-    assert not np.shares_memory(first, room.take("other", (3, 4)))
-    assert room.take("phi", (5, 5)).shape == (5, 5)
+    workspace = Workspace()
+    first = workspace.take("phi", (3, 4))
+    assert np.shares_memory(first, workspace.take("phi", (2, 5)))
+    assert not np.shares_memory(first, workspace.take("other", (3, 4)))
+    assert workspace.take("phi", (5, 5)).shape == (5, 5)
 
 
 def test_tolerance_stops_each_class_for_itself():

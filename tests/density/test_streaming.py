@@ -5,10 +5,10 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, ortho_group
 from threadpoolctl import threadpool_limits
 
-from pdac_cli.density.carry import ALPHA_FLOOR, carry, floored, streaming_em
 from pdac_cli.density.mixture import Mixtures
 from pdac_cli.density.model import Scorer
 from pdac_cli.density.moments import DenseMoments, SketchMoments
+from pdac_cli.density.rebase import ALPHA_FLOOR, carry, floored, streaming_em
 from pdac_cli.density.streaming import add_rows, new_class, score, to_model
 from pdac_cli.options.stream import StreamDensityOptions, StreamSolver
 from tests.likelihood import measure, samples

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from tests.faults.processes import contents
-from tests.faults.test_kills import Trial
-from tests.faults.test_kills import trial as trial  # a fixture
+from tests.faults.trials import Trial
 from tests.faults.works import OLD, WORKS
 
 LIMITS = (0, 1, 500, 3000, 9000, 30_000)

@@ -11,7 +11,7 @@ import pytest
 RUN = """
 import gc, signal, sys, time
 from pdac_cli.cli import process
-from pdac_cli.files.signals import deferred_signals
+from pdac_cli.storage.signals import deferred_signals
 
 class Going:
     def __del__(self):
@@ -69,7 +69,7 @@ STUCK = """
 import signal, sys, threading
 from pathlib import Path
 from pdac_cli.cli import process
-from pdac_cli.files.atomic import atomic_path
+from pdac_cli.storage.atomic import atomic_path
 
 process._GRACE_SECONDS = 0.2
 with process.signals_raised(), atomic_path(Path(sys.argv[1]), force=False):

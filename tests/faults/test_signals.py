@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from tests.faults.processes import contents
-from tests.faults.test_kills import Trial
-from tests.faults.test_kills import trial as trial  # a fixture
+from tests.faults.trials import Trial
 from tests.faults.works import WORKS
 from tests.processes import wait_until_open
 
@@ -61,7 +60,21 @@ def test_two_signals_are_one(tmp_path: Path) -> None:
     np.save(tmp_path / "f.npy", rng.normal(size=(200_000, 16)).astype("f4"))
     np.save(tmp_path / "f.labels.npy", np.arange(200_000) % 10)
     before = contents(tmp_path)
-    options = ["--budget", "50", "-o", "out.json", "--step-rows", "4", "--dim", "3", "--components", "2", "-q"]
+    options = [
+        "--budget",
+        "50",
+        "-o",
+        "out.json",
+        "--density",
+        "class",
+        "--step-rows",
+        "4",
+        "--dim",
+        "3",
+        "--components",
+        "2",
+        "-q",
+    ]
     command = [sys.executable, "-m", "pdac_cli", "stream", "f.npy", *options]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
         wait_until_open(process, tmp_path / "f.npy")

@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
-from pdac_cli.files.index import read_index
+from pdac_cli.files.index.index_file import read_index
 from tests.faults.processes import ENVIRONMENT
 
 ROWS, FILES = 2_000_000, 8
@@ -35,7 +35,9 @@ def test_two_million_rows(tmp_path: Path) -> None:
             file["labels"] = y
             h = rng.standard_normal((count, 8), dtype="f4") + y[:, None]
             file.create_dataset("features", data=h, chunks=(4096, 8))
-    options = "--budget 500 -o out.json --state s.h5 --batch 1024 --step-rows 4096 --dim 3 --components 2 -q"
+    options = (
+        "--budget 500 -o out.json --state s.h5 --batch 1024 --density class --step-rows 4096 --dim 3 --components 2 -q"
+    )
     command = [sys.executable, "-m", "pdac_cli", "stream", *names, *options.split()]
     found: list[tuple[int, int]] = []
     with subprocess.Popen(command, cwd=tmp_path, env={**ENVIRONMENT, "PATH": ""}, stderr=subprocess.PIPE) as process:

@@ -84,7 +84,7 @@ def many_rows(folder: Path) -> list[str]:
     rng = np.random.default_rng(0)
     with h5py.File(folder / "f.h5", "w") as file:
         file["features"], file["labels"] = rng.normal(size=(60_000, 16)).astype("f4"), rng.integers(0, 10, 60_000)
-    return f"stream f.h5 --budget 50 -o out.json --state s.h5 --step-rows 8 {SMALL}".split()
+    return f"stream f.h5 --budget 50 -o out.json --state s.h5 --density class --step-rows 8 {SMALL}".split()
 
 
 def test_two_streams_on_one_state(light: Server, other: Server, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_reader_while_extract_writes(light: Server, heavy: Server, tmp_path: P
             assert sorted(entry.name for entry in folder.iterdir() if entry.suffix == ".h5")[0] == "i.h5"
         said = None
         try:
-            with open_features(InputOptions((str(folder / "out.h5"),))) as found:
+            with open_features(InputOptions(paths=(str(folder / "out.h5"),))) as found:
                 assert found.n == 100
                 assert sum(len(chunk.y) for chunk in found.chunks(30)) == 100
         except DataError as problem:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pickle
 import struct
+import subprocess
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -95,6 +98,124 @@ def test_links_to_other_files_are_refused(kind: str, attack) -> None:
     assert attack(kind, change).code == HDF5[kind][1]
 
 
+def virtual(
+    file: h5py.File, name: str, shape: tuple[int, ...], dtype: np.dtype, sources: list[tuple], grows: str = ""
+) -> None:
+    """A virtual dataset made by hand, so that the names of its sources stand in the file as they are given here.
+
+    Without a limit it ``grows`` with its one "source", or by one source more after another: "counted".
+    """
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_layout(h5py.h5d.VIRTUAL)
+    there = h5py.h5s.create_simple(shape)
+    place = h5py.h5s.create_simple(shape, (h5py.h5s.UNLIMITED, *shape[1:])) if grows else there
+    if grows:
+        block = shape if grows == "counted" else (1, *shape[1:])
+        place.select_hyperslab((0,) * len(shape), (h5py.h5s.UNLIMITED, *(1,) * (len(shape) - 1)), block, block)
+    for other, source in sources:
+        plist.set_virtual(place, other, source, place if grows == "source" else there)
+    group = file.require_group(name.rpartition("/")[0] or "/")
+    h5py.h5d.create(group.id, name.rpartition("/")[2].encode(), h5py.h5t.py_create(dtype, logical=True), place, plist)
+
+
+DISGUISES = {  # the name of a virtual dataset's source, the datasets of that file, and which of them is outside
+    "two per cent signs stand for one": (b"d%%x", ["d%%x"], "d%x"),
+    "in the name of a group": (b"g%%g/d", ["g%%g/d"], "g%g/d"),
+    "counted by HDF5": (b"d%b", ["d%b"], "d0"),
+    "escaped, then counted": (b"d%%%b", ["d%%%b", "d%%0", "d%%b"], "d%0"),
+    "plain": (b"outside", [], "outside"),
+    "from the root": (b"//./d%%x", ["d%%x"], "d%x"),
+}
+
+
+WAYS = ["storage", "link", "soft link", "virtual"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "disguise", "way"),
+    [*itertools.product(["features"], DISGUISES, WAYS), *itertools.product([*HDF5][1:], [*DISGUISES][:1], WAYS[:2])],
+)
+def test_virtual_datasets_reach_no_other_file(kind: str, disguise: str, way: str, attack) -> None:
+    """What is checked must be what HDF5 reads: it unescapes the names of sources."""
+    source, innocent, outside = DISGUISES[disguise]
+
+    def change(path: Path) -> None:
+        name, shape, dtype = columns(kind, path)
+        size = int(np.prod(shape)) * dtype.itemsize
+        secret, other = path.parents[2] / "secret", path.parents[2] / "other.h5"
+        secret.write_bytes(SECRET * (size // len(SECRET) + 1))
+        with h5py.File(other, "w") as file:
+            file.create_dataset("stolen", shape, dtype, external=[(str(secret), 0, size)])
+
+        def make(file: h5py.File) -> None:
+            for each in innocent:
+                file.create_dataset(each, shape, dtype)
+            if way == "storage":
+                file.create_dataset(outside, shape, dtype, external=[(str(secret), 0, size)])
+            elif way == "virtual":
+                virtual(file, outside, shape, dtype, [(str(other).encode(), b"stolen")])
+            else:
+                file["far"] = h5py.ExternalLink(str(other), "stolen")
+                file[outside] = h5py.SoftLink("/far") if way == "soft link" else h5py.ExternalLink(str(other), "stolen")
+            virtual(file, name, shape, dtype, [(b".", source)], "counted" if "counted" in disguise else "")
+
+        replaced(path, name, make)
+
+    ended = attack(kind, change)
+    assert ended.code == HDF5[kind][1], ended.err
+    assert "nobody's" not in ended.err + ended.out
+
+
+@pytest.mark.parametrize("kind", HDF5)
+def test_a_source_without_limit_is_not_opened_before_it_is_checked(kind: str, attack) -> None:
+    """HDF5 opens such sources to tell the shape, and opening a pipe would wait for ever."""
+
+    def change(path: Path) -> None:
+        name, shape, dtype = columns(kind, path)
+        pipe = path.parents[2] / "pipe"
+        os.mkfifo(pipe)
+
+        def make(file: h5py.File) -> None:
+            file["d1"] = h5py.ExternalLink(str(pipe), "d1")
+            virtual(file, name, shape, dtype, [(b".", b"d1")], "source")
+
+        replaced(path, name, make)
+
+    assert attack(kind, change).code == HDF5[kind][1]
+
+
+@pytest.mark.parametrize("external", [False, True])
+def test_a_tower_of_virtual_datasets_is_gone_through_once(external: bool, light: Server, tmp_path: Path) -> None:
+    """Twelve sources seven times over are 12**7 paths to 85 datasets."""
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file["labels"] = np.arange(60) % 3
+        file["floor 0, 0"] = np.random.default_rng(0).normal(size=(60, 4))
+        for floor in range(1, 8):
+            for door in range(1 if floor == 7 else 12):
+                doors = [f"floor {floor - 1}, {0 if floor == 1 else each}" for each in range(12)]
+                name = "features" if floor == 7 else f"floor {floor}, {door}"
+                virtual(file, name, (60, 4), np.dtype("f8"), [(b".", each.encode()) for each in doors])
+    ended = light.run(["fit", "f.h5", "-o", "m.h5", "-q", *["--allow-external"] * external], tmp_path)
+    ended.check_manners()
+    assert ended.code == 3, ended.err  # also where it is allowed: reading it would never end
+
+
+def test_virtual_datasets_of_their_own_file_are_read(light: Server, tmp_path: Path) -> None:
+    h = np.random.default_rng(0).normal(size=(60, 4))
+    for name, make in {
+        "plain.h5": lambda file: file.__setitem__("features", h),
+        "virtual.h5": lambda file: (
+            file.__setitem__("d%x", h), virtual(file, "features", (60, 4), h.dtype, [(b".", b"d%%x")])
+        ),
+    }.items():  # fmt: skip
+        with h5py.File(tmp_path / name, "w") as file:
+            file["labels"] = np.arange(60) % 3
+            make(file)
+    found = [light.run(["select", "--budget", "10", "-q", name], tmp_path) for name in ("plain.h5", "virtual.h5")]
+    assert found[0].code == found[1].code == 0, found[1].err
+    assert found[0].out == found[1].out
+
+
 @pytest.mark.parametrize("kind", HDF5)
 def test_a_small_file_that_declares_terabytes(kind: str, attack) -> None:
     def change(path: Path) -> None:
@@ -126,6 +247,32 @@ def test_zeros_packed_a_thousandfold(kind: str, attack) -> None:
         assert path.stat().st_size < 1 << 23
 
     assert attack(kind, change).code == HDF5[kind][1]
+
+
+@pytest.mark.parametrize("kind", HDF5)
+def test_a_filter_used_twice(kind: str, attack) -> None:
+    """Of two compressions on top of each other a few kilobytes become gigabytes."""
+
+    def change(path: Path) -> None:
+        name, shape, dtype = columns(kind, path)
+
+        def make(file: h5py.File) -> None:
+            plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            plist.set_chunk(shape)
+            plist.set_deflate(9)
+            plist.set_deflate(9)
+            group = file.require_group(name.rpartition("/")[0] or "/")
+            kind_ = h5py.h5t.py_create(dtype, logical=True)
+            data = h5py.h5d.create(
+                group.id, name.rpartition("/")[2].encode(), kind_, h5py.h5s.create_simple(shape), plist
+            )
+            data.write_direct_chunk((0,) * len(shape), zlib.compress(zlib.compress(bytes(1 << 28), 9), 9))
+
+        replaced(path, name, make)
+
+    ended = attack(kind, change)
+    assert ended.code == HDF5[kind][1], ended.err
+    assert "by the filters 1, 1 one after the other" in ended.error
 
 
 @pytest.mark.parametrize(("kind", "name"), [("features.npz", "features"), ("images.npz", "images")])
@@ -214,3 +361,21 @@ def test_names_out_of_a_file_cannot_command_the_terminal(light: Server, tmp_path
     assert ended.code == 3
     assert "\x1b" not in ended.err
     assert json.dumps("\x1b[31mred")[1:6] in ended.err or r"\x1b[31mred" in ended.err
+
+
+def test_a_path_cannot_forge_a_message(light: Server, tmp_path: Path) -> None:
+    ended = light.run(["fit", "no\nerror: \x1b[2Jall is well", "-o", "m.h5"], tmp_path)
+    ended.check_manners()
+    assert ended.code == 3
+    assert r"no\nerror: \x1b[2Jall is well: no file matches" in ended.error
+
+
+def test_an_encoding_that_lacks_letters(light: Server, tmp_path: Path) -> None:
+    """Python's own answer to them would be a traceback in place of the result."""
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file["features"] = np.random.default_rng(0).normal(size=(60, 4))
+        file["labels"] = [f"größe {k % 3}" for k in range(60)]
+    command = [sys.executable, "-m", "pdac_cli", "compare", "f.h5", "--budget", "12", "--methods", "uniform"]
+    ended = subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHONIOENCODING": "ascii"}, capture_output=True)
+    assert ended.returncode == 0, ended.stderr
+    assert b"uniform" in ended.stdout

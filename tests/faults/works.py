@@ -70,22 +70,23 @@ def images(folder: Path) -> None:
 
 def shards(folder: Path) -> None:
     """Two shards of one extraction, made by hand."""
-    from pdac_cli.files.shards import ShardPlace
-    from pdac_cli.files.writer import FeatureWriter
+    from pdac_cli.files.feature_writer import FeatureWriter
+    from pdac_cli.files.results.shards import ShardPlace
 
     rng = np.random.default_rng(0)
     for index in range(2):
         place = ShardPlace(index, 2, 300 * index, 300 * index + 300)
         attributes = {"extraction": "e" * 64, "skipped": 0, **place.attributes()}
-        with FeatureWriter(folder / f"part-{index}.h5", 16, num_logits=3, attrs=attributes) as writer:
+        with FeatureWriter(folder / f"part-{index}.h5", 16, n_logits=3, attrs=attributes) as writer:
             writer.append(rng.normal(size=(300, 16)), np.arange(300) % 3, rng.normal(size=(300, 3)))
 
 
+MODELLED = "--density class --model m.h5"
 SMALL = "--dim 3 --components 2 -q"
-EVERY_BATCH = {"pdac_cli.commands.extract._PART_SECONDS": 0.0}
+EVERY_BATCH = {"pdac_cli.commands.extract.command._PART_SECONDS": 0.0}
 EVERY_EPOCH = {"pdac_cli.learning.loop._SAVE_SECONDS": 0.0}
 EXTRACT = "extract --checkpoint c.pt --data i.h5 -o out.h5 --batch-size 10 --jobs 1 -q"
-STREAM = f"stream f.h5 --budget 40 -o out.json --state s.h5 --model m.h5 --trace t.csv --state-every 96 {SMALL}"
+STREAM = f"stream f.h5 --budget 40 -o out.json --state s.h5 --state-every 96 --trace t.csv {SMALL} {MODELLED}"
 TRAIN = f"train-cl f.h5 --tasks 3 --seeds 1 --budget 30 -o run --jobs 1 {SMALL}"
 OFFLINE = f"{TRAIN} --epochs 2 --method pdac --method uniform"
 ONLINE = f"{TRAIN} --setting online --method spdac --method er"

@@ -32,7 +32,7 @@ def put(path: Path, h: Any = H, y: Any = Y, layout: dict[str, Any] | None = None
 
 
 def opened(*paths: Path, **options: Any) -> FeatureSet:
-    return open_features(InputOptions(tuple(map(str, paths)), **options))
+    return open_features(InputOptions(paths=tuple(map(str, paths)), **options))
 
 
 def everything(features: FeatureSet, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -98,7 +98,7 @@ def fingerprint(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize("case", STORED)
 def test_storage_does_not_matter(case: str, tmp_path: Path, fingerprint: str) -> None:
     with opened(STORED[case](tmp_path)) as features:
-        assert (features.n, features.dim, features.dtype) == (N, D, np.float32)
+        assert (features.n, features.n_features, features.dtype) == (N, D, np.float32)
         for rows in (1, 7, 64, N, 10 * N):
             ids, h, y = everything(features, rows)
             np.testing.assert_array_equal(ids, np.arange(N))
@@ -312,7 +312,7 @@ from pdac_cli.options.shared import InputOptions
 def peak():  # not ru_maxrss, which begins at the peak of the process that started this one
     return int(re.search("VmHWM:\\s*(\\d+) kB", pathlib.Path("/proc/self/status").read_text())[1])
 before = peak()
-with open_features(InputOptions(({str(tmp_path / "f.h5")!r},))) as features:
+with open_features(InputOptions(paths=({str(tmp_path / "f.h5")!r},))) as features:
     features.fingerprint
     chunks = features.chunks(1000)
     for _ in range(20):

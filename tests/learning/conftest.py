@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pdac_cli.learning.backbones import ResNet18, resnet18
+from pdac_cli.learning.networks.backbones import ResNet18, resnet18
 
 torch.set_num_threads(1)
 

@@ -11,12 +11,12 @@ import torch
 from PIL import Image
 
 from pdac_cli.errors import DataError, UsageError
-from pdac_cli.learning.backbones import ResNet18
-from pdac_cli.learning.datasets import open_folder
-from pdac_cli.learning.extraction import Batch, Extractor
-from pdac_cli.learning.images import ArrayImages, Images, encoded
-from pdac_cli.learning.networks import FeatureNetwork
-from pdac_cli.learning.preprocessing import Preprocessing
+from pdac_cli.learning.data.datasets import open_folder
+from pdac_cli.learning.data.images import ArrayImages, Images, encoded
+from pdac_cli.learning.data.preprocessing import Preprocessing
+from pdac_cli.learning.extraction import ExtractedBatch, Extractor
+from pdac_cli.learning.networks.backbones import ResNet18
+from pdac_cli.learning.networks.networks import FeatureNetwork
 from pdac_cli.options.extract import Amp, StoredType
 
 CPU = torch.device("cpu")
@@ -38,7 +38,7 @@ def extractor(network: ResNet18, **changes: object) -> Extractor:
     return Extractor(FeatureNetwork(network, network.fc), **arguments)
 
 
-def joined(batches: list[Batch]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def joined(batches: list[ExtractedBatch]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return tuple(np.concatenate([getattr(batch, name) for batch in batches]) for name in ("rows", "h", "logits"))
 
 

@@ -10,32 +10,18 @@ import torch
 from torch.nn.functional import cross_entropy
 from torchvision.transforms import functional as transform
 
-from pdac_cli.learning.augmentation import Augmenter
-from pdac_cli.learning.backbones import resnet18
-from pdac_cli.learning.heads import FeatureHead, new_network
-from pdac_cli.learning.images import ArrayImages, encoded
+from pdac_cli.learning.data.augmentation import Augmenter
+from pdac_cli.learning.data.images import ArrayImages, encoded
+from pdac_cli.learning.data.preprocessing import Preprocessing
+from pdac_cli.learning.data.samples import load_images
 from pdac_cli.learning.learner import Learner
 from pdac_cli.learning.loop import batch_bounds
-from pdac_cli.learning.preprocessing import Preprocessing
-from pdac_cli.learning.samples import Origin, Samples, load_images
+from pdac_cli.learning.networks.backbones import resnet18
+from pdac_cli.learning.networks.heads import FeatureHead, new_network
 from pdac_cli.options.train_cl import LearningOptions
+from tests.learning.samples import CPU, feature_samples, image_samples
 
 torch.set_num_threads(1)
-CPU = torch.device("cpu")
-
-
-def image_samples(n: int = 20, channels: int = 3, size: int = 8, classes: int = 4) -> Samples:
-    rng = np.random.default_rng(0)
-    x = torch.from_numpy(rng.integers(0, 256, (n, channels, size, size), np.uint8))
-    y = torch.arange(n) % classes
-    how = Preprocessing(channels, (0.4,) * channels, (0.2,) * channels)
-    return Samples(x, y, x, y, np.arange(classes), None, Origin("f", (), np.arange(n), n), how)
-
-
-def feature_samples(n: int = 40, dim: int = 6, classes: int = 4) -> Samples:
-    x = torch.from_numpy(np.random.default_rng(1).standard_normal((n, dim)).astype("f4"))
-    y = torch.arange(n) % classes
-    return Samples(x, y, x, y, np.arange(classes), None, Origin("f", (), np.arange(n), n), None)
 
 
 def test_crops_and_mirrors_are_torchvisions():

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from pdac_cli.learning.heads import new_network
 from pdac_cli.learning.learner import Learner
 from pdac_cli.learning.lookahead import Lookahead
+from pdac_cli.learning.networks.heads import new_network
 from pdac_cli.options.train_cl import LearningOptions
-from tests.learning.test_learner import CPU, feature_samples, image_samples
+from tests.learning.samples import CPU, feature_samples, image_samples
 
 LR = 0.2
 

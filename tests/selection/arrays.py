@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pdac_cli.arrays import Candidates
 from pdac_cli.options.select import Allocation
-from pdac_cli.selection.methods import METHODS, Offer, Request
-from pdac_cli.selection.rows import blocks
+from pdac_cli.selection.interface import Request, blocks
+from pdac_cli.selection.methods import METHODS
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class ArrayPool:
         return len(self.h)
 
     @property
-    def dim(self):
+    def n_features(self):
         return self.h.shape[1]
 
     @property
@@ -50,26 +51,31 @@ class ArrayPool:
 class ArrayRows:
     h: np.ndarray
     codes: np.ndarray
-    z: np.ndarray | None = None
+    logits: np.ndarray | None = None
     log_p: np.ndarray | None = None
     chunk: int = 1000
 
-    def offers(self):
-        ids = np.arange(len(self.codes))
-        for at in range(0, len(ids), self.chunk):
-            part = slice(at, at + self.chunk)
-            log_p = None if self.log_p is None else self.log_p[part]
-            z = None if self.z is None else self.z[part]
-            yield Offer(ids[part], self.codes[part], log_p, z, self.codes[part], self.h[part])
+    def candidates(self):
+        for part in self._parts():
+            logits = None if self.logits is None else self.logits[part]
+            codes = self.codes[part]
+            yield Candidates(np.arange(len(self.codes))[part], codes, None, self.h[part], logits, codes)
+
+    def scored(self):
+        for part in self._parts():
+            yield Candidates(np.arange(len(self.codes))[part], self.codes[part], self.log_p[part])
+
+    def _parts(self):
+        return [slice(at, at + self.chunk) for at in range(0, len(self.codes), self.chunk)]
 
     @contextmanager
     def pools(self, joint):
         groups = [np.arange(len(self.codes))]
         if not joint:
             groups = [np.flatnonzero(self.codes == c) for c in range(self.codes.max() + 1)]
-        z = self.z
+        logits = self.logits
         yield [
-            ArrayPool(() if joint else (c,), self.h[g], self.codes[g], g, None if z is None else z[g])
+            ArrayPool(() if joint else (c,), self.h[g], self.codes[g], g, None if logits is None else logits[g])
             for c, g in enumerate(groups)
         ]
 

@@ -8,7 +8,7 @@ from pdac_cli.errors import DataError, UsageError
 from pdac_cli.options.select import Allocation
 from pdac_cli.selection import least_error as module
 from pdac_cli.selection.least_error import CONSTANT, MEAN, RIDGE
-from pdac_cli.selection.overview import overview
+from pdac_cli.selection.moments import moments_and_sample
 from tests.selection.arrays import ArrayRows, select
 
 
@@ -139,7 +139,10 @@ def test_the_moments_are_those_of_all_rows_however_they_come(dtype):
     h = (1e4 * codes[:, None] + rng.standard_normal((n, dim)) * np.logspace(-3, 3, dim)).astype(dtype)
     counts = np.bincount(codes)
     weights = np.array([0.2, 0.5, 0.3])
-    pieces = [overview(ArrayRows(h, codes, chunk=c), counts, weights, np.full(3, 40), 1 << 30) for c in (5000, 999, 64)]
+    pieces = [
+        moments_and_sample(ArrayRows(h, codes, chunk=c), counts, weights, np.full(3, 40), 1 << 30)
+        for c in (5000, 999, 64)
+    ]
     each = (weights / counts)[codes]
     x = h.astype("f8")
     mean = each @ x
@@ -162,7 +165,7 @@ def test_rows_to_choose_from_are_drawn_alike():
 
     n = 40_000
     rows = ArrayRows(np.zeros((n, 1), "f4"), np.zeros(n, int), chunk=1000)
-    kept = overview(rows, np.array([n]), np.ones(1), np.array([4000]), 1 << 30).ids
+    kept = moments_and_sample(rows, np.array([n]), np.ones(1), np.array([4000]), 1 << 30).ids
     assert len(set(kept.tolist())) == 4000
     assert chisquare(np.bincount(kept // 1000, minlength=40)).pvalue > 1e-3
 
@@ -171,4 +174,4 @@ def test_numbers_too_large_to_square_are_an_error_not_nonsense():
     h, codes = mixture(4096)
     h[:, 0] *= np.where(np.arange(4096) < 2048, 1e-150, 1e150)
     with pytest.raises(DataError, match="range too widely"):
-        overview(ArrayRows(h, codes), np.bincount(codes), np.full(3, 1 / 3), np.full(3, 9), 1 << 30)
+        moments_and_sample(ArrayRows(h, codes), np.bincount(codes), np.full(3, 1 / 3), np.full(3, 9), 1 << 30)

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from pdac_cli.errors import UsageError
+from pdac_cli.options.methods import ABOUT
 from pdac_cli.options.select import Allocation
-from pdac_cli.selection.methods import METHODS, Size, method_named
-from pdac_cli.selection.names import ABOUT
+from pdac_cli.selection.interface import DrawRule, ProblemSize
+from pdac_cli.selection.methods import METHODS, method_named
 from tests.selection.arrays import ArrayRows, select
 
 N = 400
@@ -26,7 +27,7 @@ def data(n=N, seed=0, dtype="f8"):
 def answer(name, budget, allocation=Allocation.PER_CLASS, rows=None, chunk=N, **more):
     rows = rows or data(size(name))
     log_p = rows.log_p if METHODS[name].needs_density else None
-    return select(name, ArrayRows(rows.h, rows.codes, rows.z, log_p, chunk), budget, allocation, **more)
+    return select(name, ArrayRows(rows.h, rows.codes, rows.logits, log_p, chunk), budget, allocation, **more)
 
 
 def size(name):
@@ -66,17 +67,27 @@ class TestEveryMethod:
     def test_input_is_left_alone(self, name, allocation):
         rows, copy = data(size(name)), data(size(name))
         answer(name, size(name) // 8, allocation, rows=rows)
-        for field in ("h", "codes", "z", "log_p"):
+        for field in ("h", "codes", "logits", "log_p"):
             np.testing.assert_array_equal(getattr(rows, field), getattr(copy, field))
 
-    def test_classes_get_their_share(self, name, allocation):
-        if allocation is Allocation.JOINT:
-            return
-        n, rows = size(name), data(size(name))
-        kept = np.bincount(answer(name, n // 4, allocation).ranking.codes, minlength=4)
-        shares = np.bincount(rows.codes) / n if allocation is Allocation.PER_CLASS else np.full(4, 0.25)
-        room = np.bincount(rows.codes)
-        assert (np.abs(kept - n // 4 * shares) < 1).all() or (kept == room).any()
+
+@pytest.mark.parametrize("name", METHODS)
+def test_classes_get_their_share_of_the_budget(name):
+    n = size(name)
+    counts = np.bincount(data(n).codes)
+    kept = np.bincount(answer(name, n // 4, Allocation.PER_CLASS).ranking.codes, minlength=4)
+    assert (np.abs(kept - n // 4 * counts / n) < 1).all()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_classes_get_the_same_if_they_have_it(name):
+    n = size(name)
+    counts = np.bincount(data(n).codes)
+    kept = np.bincount(answer(name, n // 2, Allocation.BALANCED).ranking.codes, minlength=4)
+    short = counts < n // 8  # of rows for an even share
+    assert 0 < short.sum() < 3
+    np.testing.assert_array_equal(kept[short], counts[short])
+    assert np.ptp(kept[~short]) <= 1
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -98,7 +109,7 @@ def test_features_of_float32_and_of_any_unit_do(name):
     rows = data(size(name), dtype="f4")
     plain = answer(name, 12, Allocation.JOINT, rows=rows).ranking.ids
     for scale in (2.0**-20, 2.0**20):
-        scaled = ArrayRows((rows.h * np.float32(scale)), rows.codes, rows.z, rows.log_p)
+        scaled = ArrayRows((rows.h * np.float32(scale)), rows.codes, rows.logits, rows.log_p)
         found = answer(name, 12, Allocation.JOINT, rows=scaled).ranking.ids
         if name in UNITLESS:
             np.testing.assert_array_equal(found, plain)
@@ -125,7 +136,7 @@ def test_the_table_says_what_a_method_does_and_costs(name):
     assert ABOUT[name].summary
     assert ABOUT[name].cost
     assert ABOUT[name].logits == METHODS[name].needs_logits
-    small, large = (METHODS[name].work(Size(n, 512, 10, 1, 100)) for n in (1000, 100_000))
+    small, large = (METHODS[name].work(ProblemSize(n, 512, 10, 1, 100)) for n in (1000, 100_000))
     assert 0 < small < large
 
 
@@ -134,12 +145,15 @@ def test_help_and_table_have_the_same_methods():
 
 
 def test_temperature_zero_is_uniform():
-    np.testing.assert_array_equal(answer("pdac", 60, temperature=0).ranking.ids, answer("uniform", 60).ranking.ids)
+    for relative in (True, False):
+        cold = answer("pdac", 60, Allocation.BALANCED, temperature=0, draw=DrawRule(relative=relative, beta=0.0))
+        np.testing.assert_array_equal(cold.ranking.ids, answer("uniform", 60, Allocation.BALANCED).ranking.ids)
 
 
 def test_pdac_prefers_dense_rows_and_a_negative_temperature_sparse_ones():
     log_p = data().log_p
-    means = [log_p[answer("pdac", 60, temperature=t).ranking.ids].mean() for t in (-1, 0, 0.5, 1)]
+    drawn = DrawRule(relative=False, beta=0.0)
+    means = [log_p[answer("pdac", 60, temperature=t, draw=drawn).ranking.ids].mean() for t in (-1, 0, 0.5, 1)]
     assert means == sorted(means)
 
 

@@ -11,7 +11,7 @@ def draw(log_w, k, seed):
     """The k rows drawn from weights in one pool."""
     top = TopK(np.array([k]))
     n = len(log_w)
-    top.offer(keys(log_w, np.arange(n), seed), np.zeros(n, int), np.arange(n), np.zeros((n, 2)))
+    top.add(keys(log_w, np.arange(n), seed), np.zeros(n, int), np.arange(n), np.zeros(n, int))
     return top.ranking().ids
 
 
@@ -41,17 +41,19 @@ def test_any_chunks_give_the_same_rows_in_the_same_order(n, pools, seed, cuts):
     caps = rng.integers(0, 6, size=pools)
     caps = np.minimum(caps, np.bincount(pool, minlength=pools))
     key = keys(rng.standard_normal(n) * 9, np.arange(n), seed)
-    extra = np.stack([pool, key], axis=1)
     whole = TopK(caps)
-    whole.offer(key, pool, np.arange(n), extra)
+    whole.add(key, pool, np.arange(n), pool, log_p=key)
     pieces = TopK(caps)
     for part in np.split(rng.permutation(n), sorted(min(cut, n) for cut in cuts)):
-        pieces.offer(key[part], pool[part], part, extra[part])
+        pieces.add(key[part], pool[part], part, pool[part], log_p=key[part])
     one, other = whole.ranking(), pieces.ranking()
     np.testing.assert_array_equal(one.ids, other.ids)
     assert len(set(one.ids.tolist())) == caps.sum()
     np.testing.assert_array_equal(np.bincount(one.codes, minlength=pools), caps)
     np.testing.assert_array_equal(pool[one.ids], one.codes)
+    np.testing.assert_array_equal(one.log_p, key[one.ids])
+    assert one.score is None
+    assert one.codes.dtype == np.int64
     for p in range(pools):  # brute force: the largest keys of the pool, best first
         members = np.flatnonzero(pool == p)
         best = members[np.argsort(-key[members], kind="stable")][: caps[p]]
@@ -61,7 +63,7 @@ def test_any_chunks_give_the_same_rows_in_the_same_order(n, pools, seed, cuts):
 def test_every_beginning_of_the_ranking_has_the_pools_in_proportion():
     pool = np.repeat([0, 1], [600, 400])
     top = TopK(np.array([60, 20]))
-    top.offer(keys(np.zeros(1000), np.arange(1000), 0), pool, np.arange(1000), np.stack([pool, pool], 1))
+    top.add(keys(np.zeros(1000), np.arange(1000), 0), pool, np.arange(1000), pool)
     codes = top.ranking().codes
     for m in range(1, 81):
         assert abs((codes[:m] == 0).sum() - m * 0.75) <= 1
@@ -74,7 +76,7 @@ def test_effective_size_is_its_definition(log_w, cut):
     codes = np.arange(len(log_w)) % 2
     size = EffectiveSize(2)
     for part in np.split(np.arange(len(log_w)), range(cut, len(log_w), cut)):
-        size.offer(log_w[part], codes[part])
+        size.add(log_w[part], codes[part])
     for c in (0, 1):
         w = np.exp(log_w[codes == c] - log_w[codes == c].max(initial=-np.inf))
         expected = w.sum() ** 2 / (w**2).sum() if len(w) else 0.0

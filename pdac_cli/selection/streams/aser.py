@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from pdac_cli.selection.budget import Array, apportion
+from pdac_cli.arrays import Array
+from pdac_cli.selection.budget import apportion
 from pdac_cli.selection.streams import er
-from pdac_cli.selection.streams.interface import Batch, Held, Step, StreamingMethod
+from pdac_cli.selection.streams.interface import Batch, KeepContext, Step, StreamingMethod
 
 
-def keep(held: Held, batch: Batch) -> None:
+def keep(context: KeepContext, batch: Batch) -> None:
     """Fill the buffer; then keep, of some stored rows and the new ones, those of the largest values.
 
     A row's value is summed over a class-balanced sample of other stored rows and the new rows of rare classes, which
     would otherwise have nothing that speaks for them.
     """
-    buffer, settings, rng = held.buffer, held.settings, held.rng()
+    buffer, settings, rng = context.buffer, context.settings.aser, context.rng()
     buffer.seen += len(batch)
     rest = np.arange(buffer.fill(batch.columns), len(batch))
     if not len(rest):
@@ -25,7 +26,7 @@ def keep(held: Held, batch: Batch) -> None:
     others = np.setdiff1d(np.arange(buffer.size), judges)
     slots = rng.choice(others, min(settings.candidates, len(others)), replace=False)
     rare = rest[_is_rare(batch.y[rest], labels, rng)]
-    h, _ = held.look(np.concatenate([judges, slots]))
+    h, _ = context.look(np.concatenate([judges, slots]))
     value = shapley(
         np.concatenate([h[: len(judges)], batch.h[rare]]),
         np.concatenate([labels[judges], batch.y[rare]]),
@@ -41,10 +42,10 @@ def keep(held: Held, batch: Batch) -> None:
 def replay(step: Step) -> Array:
     """Take the rows of most value to other stored rows and of least value to the new rows."""
     total = len(step.stored)
-    count = max(min(step.settings.candidates, total // 2), step.count)
+    count = max(min(step.settings.aser.candidates, total // 2), step.count)
     if count >= total or step.count == 0:
         return er.replay(step)
-    y, k = step.y[step.stored], step.settings.neighbours
+    y, k = step.y[step.stored], step.settings.aser.neighbours
     slots = balanced(y, count, step.rng)
     others = np.setdiff1d(np.arange(total), slots)
     judges = others[balanced(y[others], count, step.rng)]
@@ -99,6 +100,4 @@ def _distances(a: Array, b: Array) -> Array:
     return squares
 
 
-ASER = StreamingMethod(
-    keep, replay, needs_features=True, looks_at_stored=True, settings=("candidates", "neighbours")
-)  # fmt: skip
+ASER = StreamingMethod(keep, replay, needs_features=True, looks_at_stored=True)

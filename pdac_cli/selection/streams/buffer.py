@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pdac_cli.selection.budget import Array
+from pdac_cli.arrays import Array
 
 COLUMNS: Mapping[str, type] = {"source": np.int64, "row": np.int64, "label": np.int64, "log_density": np.float64}
 

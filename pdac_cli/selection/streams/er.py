@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from pdac_cli.selection.budget import Array
-from pdac_cli.selection.streams.interface import Batch, Held, Step, StreamingMethod
+from pdac_cli.arrays import Array
+from pdac_cli.selection.streams.interface import Batch, KeepContext, Step, StreamingMethod
 from pdac_cli.selection.streams.reservoir import admit
 
 
-def keep(held: Held, batch: Batch) -> None:
+def keep(context: KeepContext, batch: Batch) -> None:
     """Reservoir sampling: every row of the stream is in the buffer with the same probability."""
-    admit(held, batch, epsilon=np.ones(len(batch)))
+    admit(context, batch, epsilon=np.ones(len(batch)))
 
 
 def replay(step: Step) -> Array:
@@ -20,4 +20,4 @@ def replay(step: Step) -> Array:
     return step.rng.choice(step.stored, count, replace=False) if count else np.empty(0, np.int64)
 
 
-ER = StreamingMethod(keep, replay)
+ER = StreamingMethod(keep, replay, is_reference=True)

@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from pdac_cli.selection.budget import Array
+from pdac_cli.arrays import Array
 from pdac_cli.selection.streams import er
 from pdac_cli.selection.streams.interface import Step, StreamingMethod
 
 
 def replay(step: Step) -> Array:
     """Of some rows drawn uniformly, take those whose loss rises most by a virtual step on the new rows alone."""
-    drawn = er.replay(replace(step, count=max(step.count, step.settings.candidates)))
+    drawn = er.replay(replace(step, count=max(step.count, step.settings.er_mir.candidates)))
     if len(drawn) <= step.count or step.count == 0:
         return drawn[: step.count]
     before, after = step.network.losses(drawn, step=step.new)
     return drawn[np.argsort(before - after, kind="stable")[: step.count]]
 
 
-ER_MIR = StreamingMethod(er.keep, replay, settings=("candidates",), needs_network="the losses after a virtual step")
+ER_MIR = StreamingMethod(er.keep, replay, needs_network="the losses after a virtual step")

@@ -7,26 +7,26 @@ from __future__ import annotations
 
 import numpy as np
 
-from pdac_cli.selection.budget import Array
+from pdac_cli.arrays import Array
 from pdac_cli.selection.gradients import along, residuals, total_gradient
 from pdac_cli.selection.streams.er import replay
-from pdac_cli.selection.streams.interface import Batch, Held, StreamingMethod
+from pdac_cli.selection.streams.interface import Batch, KeepContext, StreamingMethod
 
 _BATCH_ROWS = 10  # of a gradient batch, as in the original
 _FIRST = 0.1  # score of rows that come before there are others to compare with, as in the original
 
 
-def keep(held: Held, batch: Batch) -> None:
+def keep(context: KeepContext, batch: Batch) -> None:
     """Fill the buffer; then, when a batch's gradient is against all of some drawn ones, replace rows like the others.
 
     A row's score c is the largest cosine of its gradient with those of a few drawn batches of stored rows.
     """
-    if batch.z is None:
-        raise ValueError("offered without logits")
-    buffer, rng = held.buffer, held.rng()
+    if batch.logits is None:
+        raise ValueError("given without logits")
+    buffer, rng = context.buffer, context.rng()
     buffer.seen += len(batch)
-    e = residuals(batch.z, batch.y)
-    drawn = _drawn_gradients(held, rng)
+    e = residuals(batch.logits, batch.y)
+    drawn = _drawn_gradients(context, rng)
     score = cosines(batch.h, e, drawn).max(axis=1) if len(drawn) else np.full(len(batch), _FIRST)
     rows = {**batch.columns, "score": score}
     room = buffer.fill(rows)
@@ -76,16 +76,16 @@ def replacement_probability(old: Array, new: Array) -> Array:
     return probability
 
 
-def _drawn_gradients(held: Held, rng: np.random.Generator) -> Array:
+def _drawn_gradients(context: KeepContext, rng: np.random.Generator) -> Array:
     """Return the summed gradients of disjoint random batches of stored rows: (G, K, D + 1)."""
-    size = held.buffer.size
+    size = context.buffer.size
     if size == 0:
         return np.empty(0)
     rows = min(_BATCH_ROWS, size)
-    count = min(held.settings.gradient_batches, size // rows)
+    count = min(context.settings.gss.gradient_batches, size // rows)
     slots = rng.permutation(size)[: count * rows]
-    h, z = held.look(slots)
-    e = residuals(z, held.buffer.columns["label"][slots])
+    h, logits = context.look(slots)
+    e = residuals(logits, context.buffer.columns["label"][slots])
     parts = [slice(k * rows, (k + 1) * rows) for k in range(count)]
     return np.stack([total_gradient(h[part].astype(np.float64), e[part]) for part in parts])
 
@@ -97,5 +97,4 @@ GSS = StreamingMethod(
     needs_logits=True,
     looks_at_stored=True,
     columns=("score",),
-    settings=("gradient_batches",),
 )

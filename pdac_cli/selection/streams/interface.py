@@ -13,12 +13,18 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from pdac_cli.options.stream import Acceptance, MethodOptions
+from pdac_cli.arrays import Array
+from pdac_cli.options.methods import MethodOptions
+from pdac_cli.options.stream import Acceptance
 from pdac_cli.rng import Purpose, generator
-from pdac_cli.selection.budget import Array
 from pdac_cli.selection.streams.buffer import Buffer
 
-Look = Callable[[Array], tuple[Array, Array]]  # (n,) to features (n, D) and logits (n, K), a column per label
+
+class Look(Protocol):
+    """Shows rows as a network has them now; handed down by whoever has the network."""
+
+    def __call__(self, rows: Array, /) -> tuple[Array, Array]:
+        """Return features (n, D) and logits (n, K), a column per label, of rows (n,)."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,7 @@ class Batch:
 
     columns: dict[str, Array]  # what the buffer stores of a row, by its columns: (n, …) each
     h: Array  # (n, D) features
-    z: Array | None = None  # (n, K) logits, where the method asks for them
+    logits: Array | None = None  # (n, K), where the method asks for them
     epsilon: Array | None = None  # (n,) Eq. (18), where the method asks for densities
 
     @property
@@ -40,7 +46,7 @@ class Batch:
 
 
 @dataclass
-class Held:
+class KeepContext:
     """All that `keep` may use and change."""
 
     buffer: Buffer
@@ -49,6 +55,8 @@ class Held:
     acceptance: Acceptance = Acceptance.DENSITY
     settings: MethodOptions = field(default_factory=MethodOptions)
     memo: dict[str, Array] = field(default_factory=dict)  # what the method remembers beside the buffer
+    temperature: float = 1.0  # T: how much the density counts
+    steer: float = 0.0  # β: how much the rows kept already count
 
     def rng(self) -> np.random.Generator:
         """Return random numbers that are a function of the seed and the place in the stream."""
@@ -96,7 +104,7 @@ class Weights(NamedTuple):
     score: Array  # (b,) by which the method may keep the new ones
 
 
-Keep = Callable[[Held, Batch], None]
+Keep = Callable[[KeepContext, Batch], None]
 Replay = Callable[[Step], Array]  # rows of `stored`, at most `count`, each once
 Weigh = Callable[[Step, Array], Weights]  # of the step's rows (b,): the new ones, then the replayed ones
 
@@ -113,5 +121,6 @@ class StreamingMethod:
     needs_logits: bool = False
     looks_at_stored: bool = False  # compares new rows with stored ones, both as the network has them now
     columns: tuple[str, ...] = ()  # per-row numbers of its own, kept beside each stored row
-    settings: tuple[str, ...] = ()  # the options of MethodOptions that it has
+    is_steered: bool = False  # has --steer and the relative density
+    is_reference: bool = False  # what others are compared with: all rows alike
     needs_network: str = ""  # what it asks of a network that learns, for messages; empty: `pdac stream` has it too

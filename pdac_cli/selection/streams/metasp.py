@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pdac_cli.selection.budget import Array
+from pdac_cli.arrays import Array
 from pdac_cli.selection.streams.er import replay
-from pdac_cli.selection.streams.interface import Batch, Held, Influence, Step, StreamingMethod, Weights
+from pdac_cli.selection.streams.interface import Batch, Influence, KeepContext, Step, StreamingMethod, Weights
 
 _EARLIER = -1.0  # cluster of rows of earlier tasks
 
@@ -45,11 +45,11 @@ def shortest_mix(a: Array, b: Array) -> Array:
     return mix
 
 
-def keep(held: Held, batch: Batch) -> None:
+def keep(context: KeepContext, batch: Batch) -> None:
     """Keep the row of least influence of each of N/t clusters of the t-th task; earlier tasks give up their worst."""
-    buffer, memo = held.buffer, held.memo
+    buffer, memo = context.buffer, context.memo
     buffer.seen += len(batch)
-    _turn_to_task(held, batch)
+    _turn_to_task(context, batch)
     limit = max(1, buffer.budget // int(memo["tasks"][0]))
     begun = min(limit - len(memo["centres"]), len(batch))
     memo["centres"] = np.concatenate([memo["centres"], batch.h[:begun].astype(np.float64)])
@@ -58,12 +58,12 @@ def keep(held: Held, batch: Batch) -> None:
     rows = {**batch.columns, "cluster": np.concatenate([cluster, np.zeros(len(batch) - begun)])}
     filled = buffer.fill({name: column[:begun] for name, column in rows.items()})
     for k in range(filled, begun):
-        buffer.put(np.array([_worst_of_largest(held)]), rows, np.array([k]))
+        buffer.put(np.array([_worst_of_largest(context)]), rows, np.array([k]))
     rest = np.arange(begun, len(batch))
     if len(rest):
         rows["cluster"][rest] = nearest = _nearest(memo, batch.h[rest])
         _move(memo, batch.h[rest], nearest)
-        _challenge(held, rows, rest)
+        _challenge(context, rows, rest)
 
 
 def _validation(rows: Array, step: Step) -> Array:
@@ -72,20 +72,20 @@ def _validation(rows: Array, step: Step) -> Array:
     return np.resize(drawn, max(2, len(drawn)))
 
 
-def _turn_to_task(held: Held, batch: Batch) -> None:
+def _turn_to_task(context: KeepContext, batch: Batch) -> None:
     """Begin anew with clusters when rows of another source come."""
-    memo, source = held.memo, batch.columns["source"][0]
+    memo, source = context.memo, batch.columns["source"][0]
     if "source" in memo and memo["source"][0] == source:
         return
     memo["tasks"] = memo.get("tasks", np.zeros(1, np.int64)) + 1
     memo["source"] = np.array([source])
     memo["centres"], memo["sizes"] = np.empty((0, batch.h.shape[1])), np.empty(0)
-    held.buffer.columns["cluster"][:] = _EARLIER
+    context.buffer.columns["cluster"][:] = _EARLIER
 
 
-def _worst_of_largest(held: Held) -> int:
+def _worst_of_largest(context: KeepContext) -> int:
     """Return the slot of the row of most influence of the earlier task that has most rows."""
-    columns = held.buffer.columns
+    columns = context.buffer.columns
     earlier = np.flatnonzero(columns["cluster"] == _EARLIER)
     tasks, counts = np.unique(columns["source"][earlier], return_counts=True)
     own = earlier[columns["source"][earlier] == tasks[np.argmax(counts)]]
@@ -110,13 +110,13 @@ def _move(memo: dict[str, Array], h: Array, nearest: Array) -> None:
     centres[clusters] += (sums - counts[:, None] * centres[clusters]) / memo["sizes"][clusters, None]
 
 
-def _challenge(held: Held, rows: dict[str, Array], rest: Array) -> None:
+def _challenge(context: KeepContext, rows: dict[str, Array], rest: Array) -> None:
     """Let each of the rows take the place of its cluster's, if its influence is less."""
-    columns = held.buffer.columns
+    columns = context.buffer.columns
     for k in rest[np.argsort(-rows["score"][rest], kind="stable")]:  # the last one of a cluster is its best
         slot = np.flatnonzero(columns["cluster"] == rows["cluster"][k])
         if len(slot) and rows["score"][k] < columns["score"][slot[0]]:
-            held.buffer.put(slot[:1], rows, np.array([k]))
+            context.buffer.put(slot[:1], rows, np.array([k]))
 
 
 METASP = StreamingMethod(

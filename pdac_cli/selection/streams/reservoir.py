@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import numpy as np
 
+from pdac_cli.arrays import Array
 from pdac_cli.options.stream import Acceptance
 from pdac_cli.rng import Purpose, row_uniforms
-from pdac_cli.selection.budget import Array
-from pdac_cli.selection.streams.interface import Batch, Held
+from pdac_cli.selection.streams.interface import Batch, KeepContext
 
 
-def admit(held: Held, batch: Batch, epsilon: Array) -> None:
+def admit(context: KeepContext, batch: Batch, epsilon: Array) -> None:
     """Take in the next rows of the stream, Eq. (19): epsilon (n,)."""
-    buffer = held.buffer
+    buffer = context.buffer
     position = np.arange(buffer.seen, buffer.seen + len(epsilon))
     buffer.seen += len(epsilon)
     room = buffer.fill(batch.columns)
-    enter = admitted(position, epsilon, buffer.budget, held.acceptance, held.seed)
+    enter = admitted(position, epsilon, buffer.budget, context.acceptance, context.seed)
     enter[:room] = False
     which = np.flatnonzero(enter)
-    slot = np.floor(row_uniforms(held.seed, Purpose.REPLACE, position[which]) * buffer.budget).astype(np.int64)
+    slot = np.floor(row_uniforms(context.seed, Purpose.REPLACE, position[which]) * buffer.budget).astype(np.int64)
     buffer.put(slot, batch.columns, which)  # in order: a later row may replace an earlier one of the same batch
 
 

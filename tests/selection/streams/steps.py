@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from pdac_cli.options.stream import MethodOptions
+from pdac_cli.options.declare import build
+from pdac_cli.options.methods import MethodOptions
 from pdac_cli.selection.streams.interface import Influence, Step
 
 
@@ -29,4 +30,4 @@ def step_of(stored, new=(), y=None, earlier=None, count=32, seed=0, network=None
     stored, new = np.asarray(stored, np.int64), np.asarray(new, np.int64)
     y = np.zeros(1000, int) if y is None else y
     earlier = np.zeros(len(stored), bool) if earlier is None else earlier
-    return Step(new, stored, earlier, y, count, np.random.default_rng(seed), network, MethodOptions(**settings))
+    return Step(new, stored, earlier, y, count, np.random.default_rng(seed), network, build(MethodOptions, settings))

@@ -5,7 +5,7 @@ import pytest
 
 from pdac_cli.selection.streams.aser import ASER, balanced, shapley
 from pdac_cli.selection.streams.buffer import Buffer
-from pdac_cli.selection.streams.interface import Batch, Held
+from pdac_cli.selection.streams.interface import Batch, KeepContext
 from tests.selection.streams.steps import FakeNetwork, step_of
 
 
@@ -75,7 +75,7 @@ def test_rows_of_most_value_to_stored_and_of_least_value_to_new_rows_are_replaye
 
 def stored(h, y, budget):
     columns = {"source": np.zeros(len(y), int), "row": np.arange(len(y)), "label": y, "log_density": np.zeros(len(y))}
-    return Held(Buffer(budget, columns, seen=len(y)), 0, lambda slots: (h[slots], None))
+    return KeepContext(Buffer(budget, columns, seen=len(y)), 0, lambda slots: (h[slots], None))
 
 
 def test_a_row_among_another_class_gives_way_to_one_among_its_own():
@@ -84,13 +84,13 @@ def test_a_row_among_another_class_gives_way_to_one_among_its_own():
     y = np.repeat([0, 1], 30)
     h = 20 * np.eye(2)[y] + rng.standard_normal((60, 2))
     h[:6] += [-20, 20]  # in the other class's place
-    held = stored(h, y, 60)
+    context = stored(h, y, 60)
     good = 20 * np.eye(2)[y[26:34]] + rng.standard_normal((8, 2))
     columns = {"source": np.zeros(8, int), "row": np.arange(60, 68), "label": y[26:34], "log_density": np.zeros(8)}
-    ASER.keep(held, Batch(columns, good))
-    gone = set(range(60)) - set(held.buffer.columns["row"].tolist())
-    assert held.buffer.size == 60
-    assert len(gone) == held.buffer.replaced > 0
+    ASER.keep(context, Batch(columns, good))
+    gone = set(range(60)) - set(context.buffer.columns["row"].tolist())
+    assert context.buffer.size == 60
+    assert len(gone) == context.buffer.replaced > 0
     assert len(gone & set(range(6))) >= 2  # of the few that were candidates; the others were drawn as judges
 
 
@@ -98,16 +98,16 @@ def test_a_new_class_finds_its_way_into_a_full_buffer():
     rng = np.random.default_rng(1)
     y = np.arange(40) % 2
     h = 20 * np.eye(3)[y] + rng.standard_normal((40, 3))
-    held = stored(h, y, 40)
+    context = stored(h, y, 40)
     everything = [h]
-    held.look = lambda slots: (np.concatenate(everything)[held.buffer.columns["row"][slots]], None)
+    context.look = lambda slots: (np.concatenate(everything)[context.buffer.columns["row"][slots]], None)
     for k in range(10):
         new = 20 * np.eye(3)[np.full(8, 2)] + rng.standard_normal((8, 3))
         everything.append(new)
         columns = {"source": np.ones(8, int), "row": np.arange(40 + 8 * k, 48 + 8 * k), "label": np.full(8, 2),
                    "log_density": np.zeros(8)}  # fmt: skip
-        ASER.keep(held, Batch(columns, new))
-    assert 5 <= np.count_nonzero(held.buffer.columns["label"] == 2) <= 35
+        ASER.keep(context, Batch(columns, new))
+    assert 5 <= np.count_nonzero(context.buffer.columns["label"] == 2) <= 35
 
 
 def test_a_small_buffer_is_replayed_uniformly():

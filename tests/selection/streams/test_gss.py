@@ -4,7 +4,7 @@ import torch
 from scipy.stats import chisquare
 from torch.nn.functional import cross_entropy
 
-from pdac_cli.options.stream import MethodOptions
+from pdac_cli.options.methods import MethodOptions
 from pdac_cli.selection.gradients import residuals, total_gradient
 from pdac_cli.selection.streams.buffer import Buffer
 from pdac_cli.selection.streams.gss import (
@@ -14,7 +14,7 @@ from pdac_cli.selection.streams.gss import (
     drawn_for_removal,
     replacement_probability,
 )
-from pdac_cli.selection.streams.interface import Batch, Held
+from pdac_cli.selection.streams.interface import Batch, KeepContext
 from tests.oracles import inclusion_probabilities
 
 D, K = 6, 4
@@ -70,7 +70,7 @@ def held_with(h, z, y, score):
     n = len(y)
     columns = {"source": np.zeros(n, int), "row": np.arange(n), "label": y, "log_density": np.full(n, np.nan)}
     buffer = Buffer(n, {**columns, "score": score}, seen=n)
-    return Held(buffer, 0, lambda slots: (h[slots], z[slots]), settings=MethodOptions())
+    return KeepContext(buffer, 0, lambda slots: (h[slots], z[slots]), settings=MethodOptions())
 
 
 def batch_of(h, z, y, first):
@@ -85,12 +85,12 @@ def test_only_a_batch_against_all_drawn_gradients_enters_a_full_buffer(sign, ent
     """Stored and new rows have the same features; with the other label the gradient turns around."""
     rng = np.random.default_rng(0)
     h, z = 1 + 0.1 * rng.standard_normal((40, D)), np.zeros((40, 2))
-    held = held_with(h, z, np.zeros(40, int), rng.uniform(-0.5, 0.5, 40))
+    context = held_with(h, z, np.zeros(40, int), rng.uniform(-0.5, 0.5, 40))
     new = np.zeros(16, int) if sign > 0 else np.ones(16, int)
-    GSS.keep(held, batch_of(h[:16], z[:16], new, 40))
-    assert (held.buffer.replaced > 0) is enters
-    assert held.buffer.size == 40
-    assert held.buffer.seen == 56
-    fresh = held.buffer.columns["row"] >= 40
-    assert fresh.sum() == held.buffer.replaced
-    np.testing.assert_allclose(held.buffer.columns["score"][fresh], -1, atol=0.05)  # against all stored ones
+    GSS.keep(context, batch_of(h[:16], z[:16], new, 40))
+    assert (context.buffer.replaced > 0) is enters
+    assert context.buffer.size == 40
+    assert context.buffer.seen == 56
+    fresh = context.buffer.columns["row"] >= 40
+    assert fresh.sum() == context.buffer.replaced
+    np.testing.assert_allclose(context.buffer.columns["score"][fresh], -1, atol=0.05)  # against all stored ones

@@ -1,13 +1,16 @@
 """Herding in a stream: against a transcription on plain lists, and by what it is for."""
 
+import pathlib
+
 import numpy as np
 import pytest
 
-from pdac_cli.engine.packing import pack, unpack
-from pdac_cli.engine.streaming import Stream
-from pdac_cli.options.shared import InputOptions
-from pdac_cli.options.stream import StreamMethod, StreamOptions
-from pdac_cli.selection.unit import unit_rows
+from pdac_cli.engine.stream.packing import pack, unpack
+from pdac_cli.engine.stream.running import Stream
+from pdac_cli.options.methods import StreamMethod
+from pdac_cli.options.stream import StreamOptions
+from pdac_cli.selection.moments import unit_rows
+from pdac_cli.selection.streams.herding import HERDING
 
 
 def rows(n=300, dim=6, classes=3, seed=0):
@@ -17,11 +20,11 @@ def rows(n=300, dim=6, classes=3, seed=0):
 
 
 def options(budget, seed=0):
-    return StreamOptions(InputOptions(), budget, "out.json", method=StreamMethod.HERDING, seed=seed)
+    return StreamOptions(budget=budget, output=pathlib.Path("out.json"), method=StreamMethod.HERDING, seed=seed)
 
 
 def streamed(h, y, budget, batch=32, stream=None, start=0):
-    stream = stream or Stream.begin(options(budget), h.shape[1])
+    stream = stream or Stream.begin(options(budget), HERDING, h.shape[1])
     for at in range(start, len(y), batch):
         part = slice(at, at + batch)
         stream.take(0, np.arange(len(y))[part], h[part], y[part])
@@ -90,7 +93,7 @@ def test_it_goes_on_from_a_state_as_if_never_stopped():
     h, y = rows()
     whole = streamed(h, y, 12)
     half = streamed(h[:160], y[:160], 12)
-    again = streamed(h, y, 12, stream=unpack(pack(half), options(12), h.shape[1]), start=160)
+    again = streamed(h, y, 12, stream=unpack(pack(half), options(12), HERDING, h.shape[1]), start=160)
     np.testing.assert_array_equal(whole.buffer.columns["row"], again.buffer.columns["row"])
     np.testing.assert_array_equal(whole.memo["stored"], again.memo["stored"])
 

@@ -3,7 +3,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from pdac_cli.selection.streams.buffer import Buffer
-from pdac_cli.selection.streams.interface import Batch, Held, Influence
+from pdac_cli.selection.streams.interface import Batch, Influence, KeepContext
 from pdac_cli.selection.streams.metasp import METASP, scaled, shortest_mix
 from tests.selection.streams.steps import FakeNetwork, step_of
 
@@ -42,7 +42,7 @@ def test_helpful_rows_weigh_more():
     assert np.all(np.diff(weight) <= 0)
 
 
-def feed(held, h, score, source, first, batch=10):
+def feed(context, h, score, source, first, batch=10):
     for start in range(0, len(h), batch):
         part = slice(start, min(start + batch, len(h)))
         n = len(h[part])
@@ -51,11 +51,11 @@ def feed(held, h, score, source, first, batch=10):
             "label": np.full(n, source), "log_density": np.full(n, np.nan), "score": score[part],
             "cluster": np.full(n, np.nan),
         }  # fmt: skip
-        METASP.keep(held, Batch(columns, h[part]))
+        METASP.keep(context, Batch(columns, h[part]))
 
 
 def empty(budget):
-    return Held(Buffer.empty(budget, {"score": np.empty(0), "cluster": np.empty(0)}), 0, look=None)
+    return KeepContext(Buffer.empty(budget, {"score": np.empty(0), "cluster": np.empty(0)}), 0, look=None)
 
 
 def test_each_cluster_keeps_its_row_of_least_influence():
@@ -64,25 +64,25 @@ def test_each_cluster_keeps_its_row_of_least_influence():
     which = np.concatenate([[0, 1, 2], rng.integers(0, 3, 87)])
     h = 100 * np.eye(3)[which] + rng.standard_normal((90, 3))
     score = rng.standard_normal(90)
-    held = empty(3)
-    feed(held, h, score, 0, 0)
+    context = empty(3)
+    feed(context, h, score, 0, 0)
     expected = [np.flatnonzero(which == c)[np.argmin(score[which == c])] for c in range(3)]
-    assert sorted(held.buffer.columns["row"]) == sorted(expected)
+    assert sorted(context.buffer.columns["row"]) == sorted(expected)
     for c in range(3):  # and the centres are the clusters' means
-        np.testing.assert_allclose(held.memo["centres"][c], h[which == c].mean(axis=0))
+        np.testing.assert_allclose(context.memo["centres"][c], h[which == c].mean(axis=0))
 
 
 def test_tasks_share_the_buffer_and_give_up_their_rows_of_most_influence():
     rng = np.random.default_rng(1)
-    held = empty(12)
+    context = empty(12)
     kept = None
     for task in range(3):
         h, score = rng.standard_normal((50, 4)), rng.standard_normal(50)
-        feed(held, h, score, task, 100 * task)
-        counts = np.bincount(held.buffer.columns["source"], minlength=3)
+        feed(context, h, score, task, 100 * task)
+        counts = np.bincount(context.buffer.columns["source"], minlength=3)
         assert counts.tolist() == [[12, 0, 0], [6, 6, 0], [4, 4, 4]][task]
         if task == 1:
-            stayed = held.buffer.columns["score"][held.buffer.columns["source"] == 0]
+            stayed = context.buffer.columns["score"][context.buffer.columns["source"] == 0]
             np.testing.assert_allclose(np.sort(stayed), np.sort(kept)[:6])
-        kept = held.buffer.columns["score"].copy()
-    assert held.buffer.seen == 150
+        kept = context.buffer.columns["score"].copy()
+    assert context.buffer.seen == 150

@@ -5,16 +5,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pdac_cli.engine.streaming import Stream
-from pdac_cli.options.shared import InputOptions
-from pdac_cli.options.stream import MethodOptions, StreamDensityOptions, StreamMethod, StreamOptions
+from pdac_cli.engine.stream.running import Stream
+from pdac_cli.options.declare import build
+from pdac_cli.options.methods import MethodOptions, StreamMethod
+from pdac_cli.options.select import DensityKind
+from pdac_cli.options.stream import StreamDensityOptions, StreamOptions
+from pdac_cli.selection.streams.density_reservoir import PRINTED_SPDAC
 from pdac_cli.selection.streams.interface import Network
-from pdac_cli.selection.streams.methods import STREAMING_METHODS
+from pdac_cli.selection.streams.methods import STREAMING_METHODS, streaming_method
 from tests.oracles import clustered
 from tests.selection.streams.steps import FakeNetwork, step_of
 
 N, D, K, BUDGET = 420, 8, 3, 40
-METHODS = list(StreamMethod)
+PRINTED = "spdac as printed"
+METHODS = [*StreamMethod, PRINTED]
+
+
+def rule_of(method):
+    if method == PRINTED:
+        return StreamMethod.SPDAC, PRINTED_SPDAC
+    return method, STREAMING_METHODS[method]
 
 
 HALF = 224  # a multiple of the batch
@@ -32,10 +42,10 @@ def kept(method, seed=0, batch=16, budget=BUDGET, given=None):
     h, y, z, score = given or data()
     density = StreamDensityOptions(dim=3, components=2, step_rows=30)
     options = StreamOptions(
-        InputOptions(), budget, Path("b.json"), method=method, density=density, seed=seed,
-        settings=MethodOptions(candidates=15),
+        budget=budget, output=Path("b.json"), method=rule_of(method)[0], density=density, seed=seed,
+        settings=build(MethodOptions, {"candidates": 15}),
     )  # fmt: skip
-    stream = Stream.begin(options, D)
+    stream = Stream.begin(options, rule_of(method)[1], D)
     for start in range(0, N, batch):
         ids = np.arange(start, min(start + batch, N))
         stream.take(int(start >= HALF), ids, h[ids], y[ids], z[ids], score[ids])
@@ -44,6 +54,10 @@ def kept(method, seed=0, batch=16, budget=BUDGET, given=None):
 
 def test_the_table_has_every_method_and_each_has_its_name():
     assert set(STREAMING_METHODS) == set(StreamMethod)
+    for name, method in STREAMING_METHODS.items():
+        assert streaming_method(name, DensityKind.RELATIVE) is method
+        assert (streaming_method(name, DensityKind.CLASS) is method) is (name is not StreamMethod.SPDAC)
+    assert streaming_method(StreamMethod.SPDAC, DensityKind.CLASS) is PRINTED_SPDAC
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -71,7 +85,7 @@ def test_the_same_seed_keeps_the_same_and_the_input_stays_as_it_was(method):
     np.testing.assert_array_equal(one.buffer.columns["row"], two.buffer.columns["row"])
     for part, copy in zip(given, before, strict=True):
         np.testing.assert_array_equal(part, copy)
-    if method not in (StreamMethod.METASP, StreamMethod.HERDING):  # which draw nothing when they keep
+    if method not in (StreamMethod.METASP, StreamMethod.HERDING, StreamMethod.SPDAC):  # which draw nothing here
         assert set(one.buffer.columns["row"]) != set(kept(method, seed=1).buffer.columns["row"])
 
 
@@ -97,6 +111,6 @@ def test_what_is_replayed_is_stored_and_each_row_once(method, stored, count):
     network: Network = FakeNetwork(rng.standard_normal((60, 4)), rng.random((2, 60)))
     rows = np.sort(rng.choice(50, stored, replace=False))
     y = rng.integers(0, 3, 60)
-    found = STREAMING_METHODS[method].replay(step_of(rows, np.arange(50, 60), y, count=count, network=network))
+    found = rule_of(method)[1].replay(step_of(rows, np.arange(50, 60), y, count=count, network=network))
     assert len(set(found.tolist())) == len(found) == min(stored, count)
     assert set(found) <= set(rows)

@@ -5,7 +5,7 @@ from scipy.stats import chisquare, norm, spearmanr
 from pdac_cli.options.stream import Acceptance
 from pdac_cli.rng import Purpose, row_uniforms
 from pdac_cli.selection.streams.buffer import Buffer
-from pdac_cli.selection.streams.interface import Batch, Held
+from pdac_cli.selection.streams.interface import Batch, KeepContext
 from pdac_cli.selection.streams.reservoir import admit, admitted, latest, relative_to_batch, relative_to_latest
 
 DENSITY, PAPER = Acceptance.DENSITY, Acceptance.PAPER
@@ -21,12 +21,12 @@ def relative_to_window(recent, log_p, window):
 
 
 def fill(n, budget, seed=0, batch=7, acceptance=DENSITY, epsilon=None):
-    held = Held(Buffer.empty(budget), seed, look=None, acceptance=acceptance)
+    context = KeepContext(Buffer.empty(budget), seed, look=None, acceptance=acceptance)
     epsilon = np.ones(n) if epsilon is None else epsilon
     for start in range(0, n, batch):
         size = min(batch, n - start)
-        admit(held, Batch(columns(start, size), np.zeros((size, 1))), epsilon[start : start + size])
-    return held.buffer
+        admit(context, Batch(columns(start, size), np.zeros((size, 1))), epsilon[start : start + size])
+    return context.buffer
 
 
 @pytest.mark.parametrize("acceptance", Acceptance)

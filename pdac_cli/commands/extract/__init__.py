@@ -1,0 +1,1 @@
+"""`pdac extract`."""

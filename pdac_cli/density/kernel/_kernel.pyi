@@ -1,0 +1,19 @@
+from pdac_cli.arrays import Array
+
+def sweep(
+    xi: Array,
+    firsts: Array,
+    counts: Array,
+    theta: Array,
+    sums: Array,
+    log_likelihood: Array,
+    dim: int,
+    comps: int,
+    padded: int,
+    /,
+) -> None: ...
+def inverses(matrices: Array, inverses: Array, half_logs: Array, width: int, /) -> bool: ...
+def lanczos(A: Array, V: Array, diagonal: Array, beside: Array, first: int, last: int, /) -> int: ...
+def gather(rows: Array, places: Array, out: Array, features: int, /) -> None: ...
+def shift(rows: Array, point: Array, weight: float, total: Array, /) -> None: ...
+def project(rows: Array, W: Array, out: Array, features: int, /) -> None: ...

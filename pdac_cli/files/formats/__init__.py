@@ -1,0 +1,1 @@
+"""The formats that arrays are read from, behind one interface, checked before anything is read."""

@@ -1,0 +1,1 @@
+"""What the verbs write and read back: models, states, parts, shards, run folders."""

@@ -1,0 +1,1 @@
+"""Images and samples: where they come from, how they are prepared, and their tasks."""

@@ -1,0 +1,1 @@
+"""Networks: architectures, checkpoints and heads."""

@@ -1,0 +1,142 @@
+"""The methods by name, with what each does, what it costs and the options it owns; help is made from this.
+
+n rows of D features and K logits, m the budget.  A method's code is in `selection` under the same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from pdac_cli.options.checks import Options
+from pdac_cli.options.declare import Panel, group, option
+
+DRAWN = "pdac"  # the method that draws by density, which --density, --steer and --temperature belong to
+LEAST_ERROR_CANDIDATES = 20_000  # rows that least-error chooses among
+
+
+@dataclass(frozen=True)
+class AboutMethod:
+    """What a user should know before choosing a method."""
+
+    summary: str
+    cost: str
+    logits: bool = False  # needs the network's logits, or --head
+
+    def text(self) -> str:
+        """Return it for help: what it does, and below it the cost."""
+        return f"{self.summary}\n[{self.cost}{'; needs logits' if self.logits else ''}]"
+
+
+ABOUT: Mapping[str, AboutMethod] = {
+    "pdac": AboutMethod(
+        "draw in proportion to the density, steered by the rows kept already",
+        "products n x D x D and n x D x C, then m of 20,000 x D",
+    ),
+    "uniform": AboutMethod("draw uniformly at random", "nothing"),
+    "least-error": AboutMethod(
+        "rows from which a linear classifier errs least over the whole density",
+        f"a product n x D x D, then m of {LEAST_ERROR_CANDIDATES:,} x D",
+    ),
+    "kcenter": AboutMethod("the row farthest from those chosen, again and again", "m products n x D"),
+    "kmeans": AboutMethod("k-means++ seeding: draw by squared distance from those chosen", "m products n x D"),
+    "herding": AboutMethod(
+        "keep the chosen rows' mean near the class mean (iCaRL)", "m products n x D, fewer by class"
+    ),
+    "hardest": AboutMethod("largest cross-entropy", "one pass", logits=True),
+    "highest-prob": AboutMethod("largest probability of the true class", "one pass", logits=True),
+    "ocs": AboutMethod(
+        "gradients near the mean, unlike each other, like the buffer's (OCS)", "256 products n x (D + K)", logits=True
+    ),
+    "gcr": AboutMethod(
+        "a few gradients that add up to all (GCR)", "m products n x (D + K), fewer by class, m³", logits=True
+    ),
+    "bcsr": AboutMethod(
+        "bilevel weights, drawn toward a coreset of m (BCSR)", "1,000 products n x D x C, seconds to minutes"
+    ),
+    "pbcs": AboutMethod(
+        "bilevel probabilities (PBCS)", "500 trained heads: 30,000 products m x D x C, 500 n x D x C, about a minute"
+    ),
+    "greedy": AboutMethod(
+        "bilevel, row after row (Borsos et al.)", "m solutions of a head on the coreset, below about 500 rows: minutes"
+    ),
+}
+
+
+class StreamMethod(StrEnum):
+    """What is kept of a stream, what is replayed and how rows are weighed."""
+
+    SPDAC = "spdac"
+    ER = "er"
+    ER_MIR = "er-mir"
+    GSS = "gss"
+    ASER = "aser"
+    METASP = "metasp"
+    HERDING = "herding"
+
+
+@dataclass(frozen=True)
+class AboutStreaming:
+    """What a user should know before choosing a streaming method."""
+
+    summary: str
+    learns: bool = False  # asks a network that learns: only `pdac train-cl` has one
+
+
+ABOUT_STREAMING: Mapping[StreamMethod, AboutStreaming] = {
+    StreamMethod.SPDAC: AboutStreaming("by relative density, steered by the rows kept already"),
+    StreamMethod.HERDING: AboutStreaming("keep each class's stored rows near its mean"),
+    StreamMethod.ER: AboutStreaming("plain reservoir sampling, all rows alike"),
+    StreamMethod.GSS: AboutStreaming("rows whose gradients differ, by logits"),
+    StreamMethod.ASER: AboutStreaming("by nearest-neighbour Shapley values"),
+    StreamMethod.ER_MIR: AboutStreaming("replay what the new rows would harm", learns=True),
+    StreamMethod.METASP: AboutStreaming("by influence on old and new tasks", learns=True),
+}
+STREAM_CHOICES = tuple(method.value for method, about in ABOUT_STREAMING.items() if not about.learns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateOptions(Options):
+    """Of methods that choose from a sample of the stored rows."""
+
+    candidates: int = option(
+        128, help="er-mir, aser: stored rows drawn to choose from.", panel=Panel.STREAMING, minimum=1,
+        expected="at least 1 row",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErMirOptions(CandidateOptions):
+    """ER-MIR's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AserOptions(CandidateOptions):
+    """ASER's."""
+
+    neighbours: int = option(3, help="aser: nearest neighbours K of its values.", panel=Panel.STREAMING, minimum=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GssOptions(Options):
+    """GSS's."""
+
+    gradient_batches: int = option(
+        10, help="gss: batches of stored rows that a gradient is compared with.", panel=Panel.STREAMING, minimum=1
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodOptions(Options):
+    """The options that single streaming methods own, each under its method's name."""
+
+    er_mir: ErMirOptions = group(ErMirOptions)
+    aser: AserOptions = group(AserOptions)
+    gss: GssOptions = group(GssOptions)
+
+    def of(self, method: StreamMethod) -> dict[str, Any]:
+        """Return a method's own options by name; none where it has none."""
+        own = getattr(self, method.value.replace("-", "_"), None)
+        return {} if own is None else asdict(own)

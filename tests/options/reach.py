@@ -1,0 +1,70 @@
+"""Options given on the command line and what the verb is handed for them: (arguments, where, value), by verb.
+
+For options whose effect other tests show from the options on, and that they give to none of the verbs' commands.
+"""
+
+from pdac_cli.options.select import Allocation, DensityKind, Eviction, SteerBy
+from pdac_cli.options.shared import Solver
+
+DRAW = [
+    (["--density", "class"], "draw.density_kind", DensityKind.CLASS),
+    (["--steer", "3"], "draw.steer", 3.0),
+    (["--steer-by", "mean"], "draw.steer_by", SteerBy.MEAN),
+    (["--no-normalize"], "density.normalize", False),
+]
+
+REACH = {
+    "extract": (
+        ["--data", "cifar10:d", "-o", "f.h5", "--checkpoint", "c.pt"],
+        [(["--download"], "download", True), (["-v"], "run.verbose", True)],
+    ),
+    "fit": (["f.h5", "-o", "m.h5"], [(["--solver", "exact"], "density.solver", Solver.EXACT)]),
+    "select": (["f.h5", "-n", "5"], [*DRAW, (["--eviction", "relative"], "eviction", Eviction.RELATIVE)]),
+    "compare": (
+        ["f.h5", "--budget", "5,9"],
+        [
+            (["-v"], "run.verbose", True),
+            (["--chunk-rows", "7"], "input.chunk_rows", 7),
+            (["--seed", "4"], "seed", 4),
+            (["--allocation", "joint", "--steer", "0"], "allocation", Allocation.JOINT),
+            (["--iterations", "3"], "density.iterations", 3),
+            (["--ridge", "0.5"], "density.ridge", 0.5),
+            (["--memory", "64M"], "run.memory", 64 << 20),
+            *DRAW,
+        ],
+    ),
+    "stream": (
+        ["f.h5", "-o", "b.json", "-n", "5"],
+        [
+            (["--candidates", "9"], "settings.aser.candidates", 9),
+            (["--candidates", "9"], "settings.er_mir.candidates", 9),
+            (["--gradient-batches", "4"], "settings.gss.gradient_batches", 4),
+        ],
+    ),
+    "merge": (["a.h5", "b.h5", "-o", "f.h5"], [(["--verbose"], "run.verbose", True)]),
+    "experiment": (["sweep.toml"], [(["--device", "cpu"], "device", "cpu"), (["-v"], "run.verbose", True)]),
+    "valex": (
+        ["-o", "out"],
+        [
+            (["--hidden", "7"], "network.hidden", 7),
+            (["--lr", "0.5"], "network.lr", 0.5),
+            (["--seed", "3"], "seed", 3),
+            (["--json"], "run.json", True),
+            (["--quiet"], "run.quiet", True),
+            (["--verbose"], "run.verbose", True),
+        ],
+    ),
+    "train-cl": (
+        ["f.h5"],
+        [
+            (["-v"], "run.verbose", True),
+            (["--eviction", "inverse"], "eviction", Eviction.INVERSE),
+            (["--download"], "download", True),
+            (["--replay-batch", "0"], "learning.replay_batch", 0),
+            (["--iterations", "3"], "density.iterations", 3),
+            *DRAW,
+            (["--pad", "2"], "learning.pad", 2),
+            (["--no-flip"], "learning.flip", False),
+        ],
+    ),
+}
