@@ -75,7 +75,7 @@ def feature_file(tmp_path):
 @pytest.fixture
 def few_steps(monkeypatch):
     """Let the bilevel methods take few steps, where it is enough that they run: they have tests of their own."""
-    from pdac_cli.selection import bcsr, greedy, pbcs
+    from pdac_cli.selection.baselines import bcsr, greedy, pbcs
 
     for module, steps in (
         (pbcs, {"OUTER": 3, "INNER": 3}),

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pdac_cli.errors import UsageError
-from pdac_cli.selection.bcsr import BCSR
+from pdac_cli.selection.baselines.bcsr import BCSR
+from pdac_cli.selection.baselines.gcr import GCR
+from pdac_cli.selection.baselines.greedy import GREEDY
+from pdac_cli.selection.baselines.ocs import OCS
+from pdac_cli.selection.baselines.pbcs import PBCS
 from pdac_cli.selection.centres import KCENTER, KMEANS
-from pdac_cli.selection.gcr import GCR
-from pdac_cli.selection.greedy import GREEDY
 from pdac_cli.selection.herding import HERDING
 from pdac_cli.selection.interface import Method
 from pdac_cli.selection.least_error import LEAST_ERROR
-from pdac_cli.selection.ocs import OCS
-from pdac_cli.selection.pbcs import PBCS
 from pdac_cli.selection.steered import PDAC
 from pdac_cli.selection.topk import HARDEST, HIGHEST_PROB, UNIFORM
 

@@ -6,10 +6,10 @@ from scipy.optimize import nnls
 from scipy.special import softmax
 
 from pdac_cli.errors import UsageError
-from pdac_cli.selection.gcr import BETA, RIDGE, match, ridge_nnls
+from pdac_cli.selection.baselines.gcr import BETA, RIDGE, match, ridge_nnls
+from pdac_cli.selection.baselines.ocs import BATCH, best_of_batches, scores
 from pdac_cli.selection.gradients import along, gram, residuals, total_gradient
 from pdac_cli.selection.interface import Reference
-from pdac_cli.selection.ocs import BATCH, best_of_batches, scores
 from tests.selection.arrays import pool_of, request
 
 

@@ -10,6 +10,14 @@ import numpy as np
 from pdac_cli.arrays import Array, Pool, Rows
 from pdac_cli.options.select import Allocation
 from pdac_cli.rng import Purpose, generator
+from pdac_cli.selection.baselines.linear import (
+    ScaledRows,
+    cross_entropy,
+    gradient,
+    hessian_product,
+    probabilities,
+    residuals,
+)
 from pdac_cli.selection.eviction import Evict
 from pdac_cli.selection.interface import (
     NARROW_COST,
@@ -21,7 +29,6 @@ from pdac_cli.selection.interface import (
     Request,
     ranked,
 )
-from pdac_cli.selection.linear import ScaledRows, cross_entropy, gradient, hessian_product, probabilities, residuals
 
 RIDGE, CANDIDATES, SOLVE_STEPS, RATE = 1e-3, 200, 50, 0.01
 _INNER_STEPS = 50  # of L-BFGS, each time from the last solution

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from pdac_cli.selection.linear import onto_capped_box, onto_simplex
+from pdac_cli.selection.baselines.linear import onto_capped_box, onto_simplex
 
 vectors = st.lists(st.floats(-3, 3), min_size=1, max_size=7).map(np.array)
 

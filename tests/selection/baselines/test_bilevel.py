@@ -7,11 +7,11 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
-from pdac_cli.selection import greedy as greedy_module
-from pdac_cli.selection.bcsr import hypergradient, stable_step, top_share, weights
-from pdac_cli.selection.greedy import RIDGE, implicit_gradient, solve_inner
-from pdac_cli.selection.linear import ScaledRows, gradient, hessian_product, probabilities
-from pdac_cli.selection.pbcs import estimate, probabilities_of_rows, train
+from pdac_cli.selection.baselines import greedy as greedy_module
+from pdac_cli.selection.baselines.bcsr import hypergradient, stable_step, top_share, weights
+from pdac_cli.selection.baselines.greedy import RIDGE, implicit_gradient, solve_inner
+from pdac_cli.selection.baselines.linear import ScaledRows, gradient, hessian_product, probabilities
+from pdac_cli.selection.baselines.pbcs import estimate, probabilities_of_rows, train
 from tests.selection.arrays import ArrayRows, pool_of, request, select
 
 CLASSES = 3

@@ -11,9 +11,9 @@ import numpy as np
 from pdac_cli.arrays import Array, Rows
 from pdac_cli.options.select import Allocation
 from pdac_cli.rng import Purpose, generator
+from pdac_cli.selection.baselines.linear import ScaledRows, gradient, onto_capped_box
 from pdac_cli.selection.eviction import Evict
 from pdac_cli.selection.interface import NARROW_COST, Answer, Method, ProblemSize, ProgressSteps, Request, best_of_pool
-from pdac_cli.selection.linear import ScaledRows, gradient, onto_capped_box
 
 OUTER, MASKS, INNER = 100, 5, 30  # steps of the probabilities, subsets a step, training steps of a head
 RATE, CLIP = 0.05, 3.0  # of Adam, falling to 0 along a cosine; the longest gradient

@@ -11,9 +11,9 @@ import numpy as np
 from pdac_cli.arrays import Array, Rows
 from pdac_cli.options.select import Allocation
 from pdac_cli.rng import Purpose, generator, row_gumbels
+from pdac_cli.selection.baselines.linear import ScaledRows, onto_simplex
 from pdac_cli.selection.eviction import Evict
 from pdac_cli.selection.interface import NARROW_COST, Answer, Method, ProblemSize, ProgressSteps, Request, best_of_pool
-from pdac_cli.selection.linear import ScaledRows, onto_simplex
 
 OUTER, INNER, TERMS = 50, 5, 3  # steps of the weights, of the head between them, of the Neumann series
 RATE = 0.5  # of a weight's step: in units of 1/n, for a gradient of unit deviation
