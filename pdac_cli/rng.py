@@ -43,6 +43,7 @@ class Purpose(IntEnum):
     SMOOTH = 35
     HEAD = 36
     CODES = 37  # signs that stand for classes
+    DIRECTIONS = 38  # signs and places of features, where they are many
 
 
 def generator(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:

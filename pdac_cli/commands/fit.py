@@ -9,7 +9,7 @@ from pdac_cli.engine.plan import count_classes, make_plan
 from pdac_cli.files.results.model import StoredModel, write_model
 from pdac_cli.options.fit import FitOptions
 from pdac_cli.pipeline.fitting import DensitySetup, check_dim, device_of, fit_source
-from pdac_cli.pipeline.row_access import LogitColumns, SourceRows, open_input, report_unused_rows
+from pdac_cli.pipeline.row_access import LogitColumns, SourceRows, note_directions, open_input, report_unused_rows
 from pdac_cli.reports.table import facts
 from pdac_cli.storage.atomic import check_output
 
@@ -49,7 +49,9 @@ def run(options: FitOptions) -> FitSummary:
         classes = count_classes(source, plan, options.input)
         report_unused_rows(source, options.input, console)
         model = fit_source(source, classes, setup, plan, console)
-        space = SourceRows(source, classes, LogitColumns(0, classes.labels), setup, plan, console).common_space()
+        note_directions(source.n_features, console)
+        rows = SourceRows(source, classes, LogitColumns(0, classes.labels), setup, plan, console, narrow=True)
+        space = rows.common_space()
         source.check_unchanged()
         settings = asdict(options.density)
         made = StoredModel(model, source.fingerprint, source.label_names, settings, options.seed, space)

@@ -11,7 +11,7 @@ import numpy as np
 from pdac_cli.arrays import Array, Chunk, Source
 from pdac_cli.density import kernel
 from pdac_cli.density.blocks import work_dtype
-from pdac_cli.selection.moments import unit_rows
+from pdac_cli.density.common_rows import common_rows, common_width, unit_rows
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,8 @@ class MappedSource:
         return self.source.label_names
 
     def chunks(self, rows: int, *, logits: bool = False) -> Iterator[Chunk]:
-        """Yield the usable rows, about `rows` at a time."""
+        """Yield the usable rows, about `rows` at a time, or fewer where those read are wider than those given."""
+        rows = max(1, rows * min(self.n_features, self.source.n_features) // self.source.n_features)
         if self.adds_logits:
             found = self.source.chunks(self.logit_rows or rows if logits else rows)
             return map(self.change, found) if logits else found
@@ -137,6 +138,16 @@ def normalized(source: Source) -> Source:
         return replace(chunk, h=unit_rows(chunk.h))
 
     return MappedSource(source, change, source.n_features, work_dtype(source.dtype))
+
+
+def narrowed(source: Source) -> Source:
+    """Return the rows as the space that all classes share takes them: in fewer directions where features are many."""
+
+    def change(chunk: Chunk) -> Chunk:
+        return replace(chunk, h=common_rows(chunk.h))
+
+    width = common_width(source.n_features)
+    return source if width == source.n_features else MappedSource(source, change, width, work_dtype(source.dtype))
 
 
 def with_logits_beside(source: Source, n_logits: int) -> Source:

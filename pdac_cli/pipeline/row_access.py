@@ -12,11 +12,12 @@ import numpy as np
 
 from pdac_cli.arrays import Array, Candidates, Pool, Source, T
 from pdac_cli.console import Console
+from pdac_cli.density.common_rows import common_width
 from pdac_cli.density.relative import CommonSpace
 from pdac_cli.engine.grouping import GroupedRows, gathered, grouped
 from pdac_cli.engine.plan import Classes, Plan
 from pdac_cli.engine.resources import one_blas_thread
-from pdac_cli.engine.sources import with_logits_beside
+from pdac_cli.engine.sources import narrowed, with_logits_beside
 from pdac_cli.errors import DataError
 from pdac_cli.files.features import FeatureSet, open_features
 from pdac_cli.options.shared import InputOptions
@@ -39,6 +40,13 @@ def report_unused_rows(source: FeatureSet, options: InputOptions, console: Conso
         console.warn(f"{source.dropped:,} of {source.n:,} rows with NaN or infinity left out")
     if source.ignored:
         console.note(f"note: {source.ignored:,} of {source.n:,} rows with label {options.ignore_label} left out")
+
+
+def note_directions(n_features: int, console: Console) -> None:
+    """Tell the user where rows of many features are compared in fewer directions."""
+    width = common_width(n_features)
+    if width < n_features:
+        console.note(f"note: {n_features:,} features are compared in {width:,} directions: random signed sums of them")
 
 
 @dataclass(frozen=True)
@@ -115,12 +123,14 @@ class SourceRows:
     density: DensitySetup
     plan: Plan
     console: Console
+    narrow: bool = False  # rows are given in fewer directions where features are many; densities are of all features
 
     def candidates(self) -> Iterator[Candidates]:
         """Yield all rows once, in order of their ids."""
         with_logits = self.columns.n_logits > 0
+        source = narrowed(self.source) if self.narrow else self.source
         rows = self.plan.rows_at_once(with_logits_beside(self.source, self.columns.n_logits))
-        for chunk in self.source.chunks(rows, logits=with_logits):
+        for chunk in source.chunks(rows, logits=with_logits):
             codes = self.classes.codes(chunk.y)
             yield Candidates(chunk.ids, codes, None, chunk.h, chunk.logits, self.columns.of_class[codes])
 
@@ -136,7 +146,8 @@ class SourceRows:
     @contextmanager
     def pools(self, joint: bool) -> Iterator[Sequence[Pool]]:
         """Store the rows and give them as one pool, or class by class."""
-        source, n_features = with_logits_beside(self.source, self.columns.n_logits), self.source.n_features
+        given = narrowed(self.source) if self.narrow else self.source
+        source, n_features = with_logits_beside(given, self.columns.n_logits), given.n_features
         with ExitStack() as stack:
             groups: list[tuple[tuple[int, ...], GroupedRows, Array]] = []
             with self.console.progress("reading", self.classes.total) as tick:

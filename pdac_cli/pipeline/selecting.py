@@ -18,7 +18,7 @@ from pdac_cli.files.results.model import StoredModel, check_fits, read_model
 from pdac_cli.options.select import Allocation, DensityKind, SelectOptions, SteerBy
 from pdac_cli.pipeline.fitting import DensitySetup, check_dim, device_of
 from pdac_cli.pipeline.replay_buffer import ShrunkBuffer, join, shrink_buffer, stored_rows
-from pdac_cli.pipeline.row_access import LogitColumns, SourceRows, logit_columns
+from pdac_cli.pipeline.row_access import LogitColumns, SourceRows, logit_columns, note_directions
 from pdac_cli.pipeline.trained_head import train_on_source
 from pdac_cli.selection.interface import Answer, DrawRule, Method, Reference, Request
 
@@ -118,7 +118,9 @@ def _rows(
     if method.needs_density:
         model = given.model if given else None
         density = DensitySetup(options.density, options.seed, device_of(options.run), model)
-    return SourceRows(source, classes, columns, density, plan, console)
+    if method.squares_features:
+        note_directions(source.n_features, console)
+    return SourceRows(source, classes, columns, density, plan, console, method.squares_features)
 
 
 def _check_logits(source: Source, method: Method, options: SelectOptions) -> None:

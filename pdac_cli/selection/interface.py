@@ -193,6 +193,7 @@ class Method:
     needs_density: bool = False
     needs_logits: bool = False
     needs_features: bool = True  # False: labels and what stands above do
+    squares_features: bool = False  # keeps D × D numbers, so it is given fewer directions where features are many
     uses_stored: bool = False  # compares new rows with those already stored
     random: bool = True  # whether another seed gives another answer, but for places filled at random
     is_reference: bool = False  # what others are compared with: it draws uniformly

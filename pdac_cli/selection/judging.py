@@ -15,7 +15,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from pdac_cli.arrays import Array, Pool, Rows
-from pdac_cli.density.relative import Calibration, ClassMoments, CommonSpace, Judged, calibrate, judge, unit_rows
+from pdac_cli.density.common_rows import unit_rows
+from pdac_cli.density.relative import Calibration, ClassMoments, CommonSpace, Judged, calibrate, judge
 from pdac_cli.rng import Purpose, row_uniforms
 from pdac_cli.selection.budget import places
 from pdac_cli.selection.interface import BLOCK, Request, Suspects, blocks

@@ -4,8 +4,8 @@ import h5py
 import numpy as np
 import pytest
 
+from pdac_cli.density.common_rows import unit_rows
 from pdac_cli.files.index.index_file import read_index
-from pdac_cli.selection.moments import unit_rows
 from tests.conftest import SAMPLE
 
 
@@ -265,3 +265,18 @@ def test_suspect_labels_are_reported_and_recorded(pdac, tmp_path, suffix):
 def test_clean_labels_are_not_suspected(pdac):
     result = pdac("select", "--budget", 100, SAMPLE, "--json").json
     assert result["suspects"]["rows"] < 20
+
+
+@pytest.mark.parametrize("method", ["pdac", "least-error"])
+def test_many_features_are_compared_in_fewer_directions(pdac, feature_file, tmp_path, method):
+    """Said once; the same rows for any chunks and, by a model, from arrays of so many directions."""
+    path = feature_file(n=60, dim=2100)
+    whole = pdac.plain("select", path, "--budget", 12, "--method", method)
+    assert whole.err.count("note: 2,100 features are compared in 1,024 directions") == 1
+    chunked = ("--chunk-rows", 7, "--memory", "64M", "--jobs", 1)
+    assert pdac("select", path, "--budget", 12, "--method", method, *chunked).rows == whole.rows
+    if method == "pdac":
+        assert pdac("fit", path, "-o", tmp_path / "m.h5", *chunked).code == 0
+        with h5py.File(tmp_path / "m.h5") as file:
+            assert file["common_scatter"].shape == (1024, 1024)
+        assert pdac("select", path, "--budget", 12, "--model", tmp_path / "m.h5").rows == whole.rows

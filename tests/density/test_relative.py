@@ -5,6 +5,7 @@ import pytest
 from sklearn.covariance import shrunk_covariance
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
+from pdac_cli.density.common_rows import unit_rows
 from pdac_cli.density.relative import (
     SHRINK,
     Calibration,
@@ -14,7 +15,6 @@ from pdac_cli.density.relative import (
     calibrate,
     judge,
     log_softmax,
-    unit_rows,
 )
 
 

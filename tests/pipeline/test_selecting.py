@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pdac_cli.console import Silent
+from pdac_cli.density.common_rows import unit_rows
 from pdac_cli.engine.plan import Plan
 from pdac_cli.engine.sources import MemorySource
 from pdac_cli.options.select import Allocation, SelectOptions
@@ -14,7 +15,6 @@ from pdac_cli.rng import Purpose, row_gumbels
 from pdac_cli.selection.eviction import Evict
 from pdac_cli.selection.interface import Method, Picked, product_a_row, within_pools
 from pdac_cli.selection.methods import METHODS
-from pdac_cli.selection.moments import unit_rows
 from tests.oracles import clustered
 
 N, LABELS = 600, np.array([3, 4, 9])

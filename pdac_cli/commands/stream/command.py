@@ -22,6 +22,7 @@ from pdac_cli.files.index.index_file import Index, IndexSource, index_suffix, wr
 from pdac_cli.files.results.model import StoredModel, write_model
 from pdac_cli.files.results.state import held_state
 from pdac_cli.options.stream import StreamOptions
+from pdac_cli.pipeline.row_access import note_directions
 from pdac_cli.reports.table import Table
 from pdac_cli.selection.streams.interface import StreamingMethod
 from pdac_cli.selection.streams.methods import STREAMING_METHODS, streaming_method
@@ -86,6 +87,8 @@ def _run(options: StreamOptions, method: StreamingMethod, console: Console) -> S
     resumed = options.state is not None and options.state.exists()
     with one_blas_thread():
         finished, n_features = _check_files(options, method, resumed, console)
+        if method.is_steered:
+            note_directions(n_features, console)
         running = begin(options, method, n_features)
         growing = options.input.paths[-1] if options.follow else None
         files = files_to_read(finished, running.places, options.input, growing)

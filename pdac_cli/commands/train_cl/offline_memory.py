@@ -11,6 +11,7 @@ import numpy as np
 
 from pdac_cli.arrays import Array
 from pdac_cli.console import Silent
+from pdac_cli.density.common_rows import unit_rows
 from pdac_cli.density.model import Scorer
 from pdac_cli.engine.plan import Plan, count_classes
 from pdac_cli.engine.sources import MemorySource
@@ -26,7 +27,6 @@ from pdac_cli.pipeline.fitting import DensitySetup, device_of, fit_source
 from pdac_cli.pipeline.selecting import choose
 from pdac_cli.selection.gradients import residuals
 from pdac_cli.selection.interface import Method, Reference
-from pdac_cli.selection.moments import unit_rows
 from pdac_cli.selection.streams.er import ER
 from pdac_cli.selection.streams.interface import Look, StreamingMethod
 

@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 
 from pdac_cli import __version__
+from pdac_cli.density.common_rows import common_width
 from pdac_cli.density.model import Model
 from pdac_cli.density.relative import Calibration, ClassMoments, CommonSpace
 from pdac_cli.errors import DataError, ModelError
@@ -112,8 +113,8 @@ def read_model(path: Path) -> StoredModel:
 
 def _space(arrays: Mapping[str, Any], model: Model, normalize: bool, path: Path) -> CommonSpace:
     """Return what the classes share, if it has the shapes and values such a density can have."""
-    classes, n_features = model.mean.shape
-    shapes = dict(zip(_COMMON, ((classes, n_features), (n_features, n_features), (2,)), strict=True))
+    classes, width = len(model.mean), common_width(model.mean.shape[1])
+    shapes = dict(zip(_COMMON, ((classes, width), (width, width), (2,)), strict=True))
     for name, shape in shapes.items():
         array = arrays[name]
         if array.shape != shape or array.dtype != np.float64 or not np.isfinite(array).all():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from pdac_cli.arrays import Array
-from pdac_cli.selection.moments import unit_rows
+from pdac_cli.density.common_rows import unit_rows
 from pdac_cli.selection.streams.er import replay
 from pdac_cli.selection.streams.interface import Batch, KeepContext, StreamingMethod
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from pdac_cli.arrays import Array
-from pdac_cli.density.relative import unit_rows
+from pdac_cli.density.common_rows import common_rows, common_width, unit_rows
 from pdac_cli.selection.streams.er import replay
 from pdac_cli.selection.streams.interface import Batch, KeepContext, StreamingMethod
 from pdac_cli.selection.streams.running_density import PIECE, RunningDensity, on_grid
@@ -22,10 +22,12 @@ _LEAST_SPREAD = 1e-6  # of a class: less is rounding
 
 def keep(context: KeepContext, batch: Batch) -> None:
     """Offer the rows one by one."""
-    kept = _Kept(context, batch.h.shape[1])
+    width = common_width(batch.h.shape[1])
+    kept = _Kept(context, width)
     for start, stop, place in on_grid(context.buffer.seen, len(batch)):
-        piece = np.zeros((PIECE, batch.h.shape[1]), batch.h.dtype)
-        piece[place : place + stop - start] = batch.h[start:stop]
+        given = common_rows(batch.h[start:stop])
+        piece = np.zeros((PIECE, width), given.dtype)
+        piece[place : place + stop - start] = given
         u = unit_rows(piece).astype(np.float32)
         log_q = kept.density.log_posteriors(u)
         for i in range(start, stop):

@@ -5,11 +5,11 @@ import pathlib
 import numpy as np
 import pytest
 
+from pdac_cli.density.common_rows import unit_rows
 from pdac_cli.engine.stream.packing import pack, unpack
 from pdac_cli.engine.stream.running import Stream
 from pdac_cli.options.methods import StreamMethod
 from pdac_cli.options.stream import StreamOptions
-from pdac_cli.selection.moments import unit_rows
 from pdac_cli.selection.streams.herding import HERDING
 
 
