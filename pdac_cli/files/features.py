@@ -9,6 +9,8 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
+import h5py
+
 from pdac_cli.errors import DataError, UsageError
 from pdac_cli.files.featureset import FeatureSet, Part
 from pdac_cli.files.fingerprint import float_dtype
@@ -130,6 +132,12 @@ def _check_features(array: RowArray, path: Path, key: str) -> None:
     if kind not in "biuf":
         found = "of variable length or objects" if kind == "O" else f"of type {array.dtype}"
         raise DataError(f"{path}: {quote(key)} is {found}; expected floating-point numbers (n, D)")
+    named = h5py.check_enum_dtype(array.dtype)
+    if named:  # HDF5 enumerations: the numbers are names of categories, and a distance between two means nothing
+        raise DataError(
+            f"{path}: {quote(key)} is an enumeration of {len(named):,} names; expected floating-point numbers (n, D); "
+            "encode the categories as numbers of their own, such as one column each"
+        )
     if len(shape) != 2:
         hint = "reshape it to one row per sample" if len(shape) < 2 else "flatten or average it to one row per sample"
         raise DataError(

@@ -104,6 +104,21 @@ class Learner:
         """Return what the next step depends on, as tensors and plain values."""
         return {"network": self.network.state_dict(), "scaler": self._scaler.state_dict()}
 
+    def find_problem(self, state: Any) -> str:
+        """Return how a state differs from one of this learner; empty: in nothing that would stop `restore`."""
+        own = self.state()
+        if not isinstance(state, dict) or set(state) != set(own) or not all(isinstance(v, dict) for v in state.values()):
+            return "its learner is of another kind"
+        weights, expected = state["network"], own["network"]
+        if set(weights) != set(expected):
+            return "its network has other layers"
+        for name, value in expected.items():
+            if not isinstance(weights[name], Tensor) or weights[name].shape != value.shape:
+                return f"its network differs in {name}"
+        if set(state["scaler"]) != set(own["scaler"]):
+            return "its scaler is of another kind"
+        return ""
+
     def restore(self, state: dict[str, Any]) -> None:
         """Go back to a state."""
         self.network.load_state_dict(state["network"])

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -154,22 +154,33 @@ def packed(learner: Learner, memory: Memory, progress: RunProgress) -> bytes:
     """Return a checkpoint: all that the rest of the run depends on."""
     arrays = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in memory.state().items()}
     progress.mark()
-    fields = {name: getattr(progress, name) for name in _FIELDS}
+    fields = {name: getattr(progress, name) for name in PROGRESS_FIELDS}
     stream = io.BytesIO()
     torch.save({"learner": learner.state(), "memory": arrays, "progress": fields}, stream)
     return stream.getvalue()
 
 
-def unpacked(data: bytes, learner: Learner, memory: Memory) -> RunProgress:
+def torch_contents(data: bytes) -> Any:
+    """Return what torch reads from the bytes of a checkpoint, without running code of it."""
+    return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+
+
+def is_arrays(found: Any) -> bool:
+    """Whether this is what `packed` keeps of a memory: plain tensors by name."""
+    return isinstance(found, dict) and all(
+        isinstance(name, str) and isinstance(value, Tensor) for name, value in found.items()
+    )
+
+
+def unpacked(found: Mapping[str, Any], learner: Learner, memory: Memory) -> RunProgress:
     """Put learner and memory back to where a checkpoint was made, and return the place."""
-    found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     progress = RunProgress(**found["progress"])
     learner.restore(found["learner"])
     memory.restore(progress.task, {name: value.numpy() for name, value in found["memory"].items()})
     return progress
 
 
-_FIELDS = ("task", "epoch", "step", "loss", "losses", "accuracy", "seconds")
+PROGRESS_FIELDS = ("task", "epoch", "step", "loss", "losses", "accuracy", "seconds")
 
 
 def stopped(task: Task, epoch: int) -> Stopped:

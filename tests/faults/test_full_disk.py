@@ -89,3 +89,17 @@ def test_a_disk_that_is_really_full(small_disk: Path, light, tmp_path: Path) -> 
     assert sorted(path.name for path in small_disk.iterdir()) == ["ballast", "out.h5"]
     (small_disk / "ballast").unlink()
     assert light.run(arguments, tmp_path).code == 0
+
+
+def test_a_folder_for_scratch_files_that_is_really_full(small_disk: Path, light, tmp_path: Path) -> None:
+    folder = WORKS["fit"].prepare(tmp_path / "here")
+    with h5py.File(folder / "f.h5", "w") as file:
+        file["features"] = np.random.default_rng(0).normal(size=(60_000, 64)).astype("f4")
+        file["labels"] = np.arange(60_000) % 2
+    before = contents(folder)
+    ended = light.run([*WORKS["fit"].command(), "--memory", "16M"], folder, environment={"TMPDIR": str(small_disk)})
+    ended.check_manners()
+    assert ended.code == 5
+    assert f"{small_disk} has 65,536 free; set TMPDIR to a larger disk or raise --memory" in ended.error
+    assert contents(folder) == before
+    assert list(small_disk.iterdir()) == []

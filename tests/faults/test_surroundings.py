@@ -243,6 +243,15 @@ def test_enumerated_labels_are_their_numbers(light: Server, tmp_path: Path) -> N
     assert found.out == expected.out
 
 
+def test_enumerated_features_are_refused(light: Server, tmp_path: Path) -> None:
+    features(tmp_path / "f.h5")
+    with h5py.File(tmp_path / "f.h5", "r+") as file:
+        shape = file["features"].shape
+        del file["features"]
+        file.create_dataset("features", data=np.ones(shape, "i4"), dtype=h5py.enum_dtype({"no": 0, "yes": 1}, "i4"))
+    refused(light.run(SELECT, tmp_path), "'features' is an enumeration of 2 names")
+
+
 def test_a_hundred_thousand_features(light: Server, tmp_path: Path) -> None:
     features(tmp_path / "f.h5", np.random.default_rng(0).normal(size=(30, 100_000)).astype("f4"), np.arange(30) % 3)
     ended = light.run(["fit", "f.h5", "-o", "m.h5", "--dim", "2", "--memory", "256M", "-q"], tmp_path)

@@ -12,6 +12,7 @@ import numpy as np
 from pdac_cli.arrays import Array
 from pdac_cli.commands.stream.inputs import StreamClasses, StreamFile, batches, fingerprint_of_first, n_logits_of
 from pdac_cli.commands.stream.report import Reporter
+from pdac_cli.engine.stream.packed_arrays import NotPacked
 from pdac_cli.engine.stream.packing import pack, unpack
 from pdac_cli.engine.stream.running import Stream
 from pdac_cli.errors import DataError, Stopped
@@ -22,7 +23,6 @@ from pdac_cli.files.index.index_schema import Option
 from pdac_cli.files.results.state import FilePosition, State, check_options, damaged, read_state, write_state
 from pdac_cli.options.stream import StreamOptions
 from pdac_cli.selection.streams.interface import StreamingMethod
-from pdac_cli.storage.reading import plain
 
 _SAVE_ROWS = 4096  # at least, from one state file to the next
 _SAVE_SHARE = 0.5  # of the bytes read may go into state files
@@ -206,5 +206,5 @@ def _check_columns(logits: Array, labels: Array, renamed: bool, file: StreamFile
 def _unpacked(state: State, path: Path, options: StreamOptions, method: StreamingMethod) -> Stream:
     try:
         return unpack(state.arrays, options, method, state.features)
-    except (KeyError, ValueError, IndexError, TypeError, StopIteration) as problem:
-        raise damaged(path, plain(problem)) from problem
+    except NotPacked as problem:
+        raise damaged(path, str(problem)) from problem

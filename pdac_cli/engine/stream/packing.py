@@ -10,6 +10,7 @@ from pdac_cli.arrays import Array
 from pdac_cli.density.mixture import Mixtures, coefficients
 from pdac_cli.density.moments import DenseMoments, SketchMoments
 from pdac_cli.density.streaming import Fitted, StreamedClass, new_class
+from pdac_cli.engine.stream.packed_arrays import check_packed, stored_name
 from pdac_cli.engine.stream.running import Stream
 from pdac_cli.options.stream import StreamOptions
 from pdac_cli.selection.streams.buffer import Buffer
@@ -29,7 +30,7 @@ def pack(stream: Stream) -> Arrays:
         "seen": np.array([stream.buffer.seen, stream.buffer.replaced]),
         "rows/label": np.array(list(stream.rows), np.int64),
         "rows/count": np.array(list(stream.rows.values()), np.int64),
-        **{_stored_name(name): column for name, column in stream.buffer.columns.items()},
+        **{stored_name(name): column for name, column in stream.buffer.columns.items()},
         **{f"memo/{name}": value for name, value in stream.memo.items()},
         "class/label": np.array([known.label for known in classes], np.int64),
         "class/unit": np.array([known.unit for known in classes], np.float64),
@@ -55,11 +56,10 @@ def unpack(
     n_features: int,
     network: bool = False,
 ) -> Stream:
-    """Return the stream that was packed; raise KeyError, ValueError or IndexError where the arrays are not one."""
+    """Return the stream that was packed; raise `NotPacked` where the arrays are not one."""
     stream = Stream.begin(options, method, n_features, network=network)
-    columns = {name: np.array(arrays[_stored_name(name)], empty.dtype) for name, empty in stream.buffer.columns.items()}
-    if len(np.unique(np.stack([columns["source"], columns["row"]]), axis=1).T) < len(columns["row"]):
-        raise ValueError("a row is stored twice")
+    check_packed(arrays, stream)
+    columns = {name: np.array(arrays[stored_name(name)], empty.dtype) for name, empty in stream.buffer.columns.items()}
     seen, replaced = map(int, arrays["seen"])
     stream.buffer = Buffer(options.budget, columns, seen, replaced)
     stream.memo = {name.removeprefix("memo/"): np.array(arrays[name]) for name in arrays if name.startswith("memo/")}
@@ -79,11 +79,6 @@ def unpack(
         stream.densities.recent[label] = np.array(arrays["recent"][at : at + recent])
         rows, held, at = rows + waiting, held + kept, at + recent
     return stream
-
-
-def _stored_name(column: str) -> str:
-    """Return what a column of the buffer is called in a state file."""
-    return "buffer/z" if column == "logits" else f"buffer/{column}"
 
 
 class _Reader:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import itertools
 import math
-import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +18,10 @@ import numpy as np
 
 from pdac_cli.console import size_text
 from pdac_cli.errors import DataError
+from pdac_cli.files.formats.chunk_sizes import BITSHUFFLE, BOUNDED, MOST_RATIO, unpacks_to_more
 from pdac_cli.storage.reading import quote, reading
 
-DEFLATE, SHUFFLE, FLETCHER32, SZIP, NBIT, SCALEOFFSET = 1, 2, 3, 4, 5, 6
+SHUFFLE, FLETCHER32, NBIT, SCALEOFFSET = 2, 3, 5, 6
 _PLUGINS = {
     32000: "lzf",
     32001: "blosc",
@@ -33,9 +33,9 @@ _PLUGINS = {
     32026: "blosc2",
 }
 _NO_LARGER = (SHUFFLE, FLETCHER32, NBIT, SCALEOFFSET)  # what these make has a size that is known beforehand
-_DEFLATE_RATIO = 1032  # https://zlib.net/zlib_tech.html: no stream unpacks to more times its size
 _HARMLESS_BYTES = 1 << 24  # a chunk that cannot become larger than this need not be looked at
 _REMEMBERED = 1 << 26  # rows of chunks that need not be looked at again
+_BITSHUFFLE_OPTION = 4  # which of its parameters says how it compresses
 _SLACK_BYTES = 4096  # headers and checksums of chunks that could not be made smaller
 
 Filter = tuple[int, tuple[int, ...], str]  # number, parameters, name
@@ -78,6 +78,12 @@ def check_filters(packing: Packing, path: Path, key: str, most: int) -> None:
             raise DataError(
                 f"{path}: {quote(key)} is compressed by {quote(name)} (filter {code}), not installed here; "
                 "expected one that HDF5 has; pip install hdf5plugin, or repack the file with gzip"
+            )
+        if code not in (*BOUNDED, *_NO_LARGER):
+            raise DataError(
+                f"{path}: {quote(key)} is compressed by {quote(_PLUGINS.get(code) or label or 'unknown')} (filter "
+                f"{code}), whose chunks may unpack to any size; expected one of HDF5's, lzf, blosc, lz4, bitshuffle or "
+                "zstd; repack the file with gzip (h5repack -f GZIP=4)"
             )
     _check_order(packing, path, key)
     _check_parameters(packing, path, key)
@@ -149,15 +155,17 @@ class ChunkCheck:
         size = self._packing.chunk_bytes
         if stored > size + size // 8 + _SLACK_BYTES:
             raise self._error(place, f"is stored in {stored:,} bytes and declares {size:,}")
-        compression = next((code for code in self._packing.codes if code in (DEFLATE, SZIP)), None)
-        if compression is None or stored * _DEFLATE_RATIO <= max(_HARMLESS_BYTES, size):
+        compression = next((code for code in self._packing.codes if code in BOUNDED), None)
+        if compression is None or stored * MOST_RATIO.get(compression, math.inf) <= max(_HARMLESS_BYTES, size):
             return
         with reading(self._path, quote(self._key)):
             skipped, raw = self._dataset.id.read_direct_chunk(place)
-        if skipped >> self._packing.codes.index(compression) & 1:
+        k = self._packing.codes.index(compression)
+        if skipped >> k & 1:
             return  # it could not be made smaller and is stored as it is
-        claimed = int.from_bytes(raw[:4], "little")  # what the decoder of szip allocates
-        if claimed > size if compression == SZIP else _unpacks_to_more(raw, size):
+        if compression == BITSHUFFLE and not _is_packed(self._packing.filters[k]):
+            return
+        if unpacks_to_more(compression, raw, size):
             raise self._error(place, f"unpacks to more than the {size:,} bytes it declares")
 
     def _error(self, place: tuple[int, ...], found: str) -> DataError:
@@ -167,11 +175,7 @@ class ChunkCheck:
         )
 
 
-def _unpacks_to_more(raw: bytes, size: int) -> bool:
-    """Whether a deflated chunk is larger than `size`; of one that is damaged HDF5 will tell."""
-    stream, left = zlib.decompressobj(), size
-    with suppress(zlib.error):
-        while raw and left >= 0 and not stream.eof:
-            left -= len(stream.decompress(raw, min(left + 1, 1 << 20)))
-            raw = stream.unconsumed_tail
-    return left < 0
+def _is_packed(bitshuffle: Filter) -> bool:
+    """Whether bitshuffle also compresses; otherwise it only rearranges, and the chunk has no header."""
+    values = bitshuffle[1]
+    return len(values) > _BITSHUFFLE_OPTION and values[_BITSHUFFLE_OPTION] != 0

@@ -3,6 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pdac_cli.engine.stream.packed_arrays import NotPacked
 from pdac_cli.engine.stream.packing import pack, unpack
 from pdac_cli.engine.stream.running import Stream
 from pdac_cli.options.methods import StreamMethod
@@ -58,10 +59,43 @@ def test_what_is_stored_of_the_rows_depends_on_their_values_and_not_on_their_typ
         np.testing.assert_array_equal(arrays[0], arrays[1])
 
 
-def test_arrays_that_are_no_stream_are_refused():
+def wrong(arrays, name, change):
+    return {**arrays, name: change(arrays[name])}
+
+
+@pytest.mark.parametrize("solver", [StreamSolver.WARM, StreamSolver.SKETCH])
+def test_arrays_that_are_not_a_stream_are_refused_whichever_is_wrong(solver):
+    """Every array: missing, one row short, with an axis too many, and of another kind of number."""
+    stream = begin(solver=solver)
+    feed(stream, features(100, 10), np.arange(100) % 2, 0, 100)
+    arrays = pack(stream)
+    unpack(arrays, stream.options, stream.method, 10)
+    for name, array in arrays.items():
+        damaged = [{key: value for key, value in arrays.items() if key != name}]
+        damaged += [wrong(arrays, name, change) for change in (lambda a: a[None], lambda a: a.astype("S4"))]
+        if len(array):
+            damaged.append(wrong(arrays, name, lambda a: a[:-1]))
+        for found in damaged:
+            with pytest.raises(NotPacked):
+                unpack(found, stream.options, stream.method, 10)
+
+
+@pytest.mark.parametrize(("name", "change", "words"), [
+    ("buffer/row", lambda a: np.full_like(a, a[0]), "a row is stored twice"),
+    ("class/waiting", lambda a: -a - 1, "negative"),
+    ("fitted/dims", lambda a: a + 99, "more dimensions"),
+    ("fitted/sigma", lambda a: a * np.nan, "not finite"),
+])  # fmt: skip
+def test_numbers_that_no_stream_has_are_refused(name, change, words):
     stream = begin()
     feed(stream, features(100, 10), np.zeros(100, int), 0, 100)
-    arrays = pack(stream)
-    del arrays["fitted/basis"]
-    with pytest.raises(KeyError):
-        unpack(arrays, stream.options, stream.method, 10)
+    with pytest.raises(NotPacked, match=words):
+        unpack(wrong(pack(stream), name, change), stream.options, stream.method, 10)
+
+
+def test_a_bug_in_restoring_is_not_taken_for_damage(monkeypatch):
+    stream = begin()
+    feed(stream, features(100, 10), np.zeros(100, int), 0, 100)
+    monkeypatch.setattr("pdac_cli.engine.stream.packing.new_class", lambda *_: {}["no such key"])
+    with pytest.raises(KeyError, match="no such key"):
+        unpack(pack(stream), stream.options, stream.method, 10)
