@@ -107,7 +107,11 @@ class Learner:
     def find_problem(self, state: Any) -> str:
         """Return how a state differs from one of this learner; empty: in nothing that would stop `restore`."""
         own = self.state()
-        if not isinstance(state, dict) or set(state) != set(own) or not all(isinstance(v, dict) for v in state.values()):
+        if (
+            not isinstance(state, dict)
+            or set(state) != set(own)
+            or not all(isinstance(v, dict) for v in state.values())
+        ):
             return "its learner is of another kind"
         weights, expected = state["network"], own["network"]
         if set(weights) != set(expected):

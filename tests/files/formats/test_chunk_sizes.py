@@ -12,7 +12,17 @@ import pytest
 
 from pdac_cli.errors import DataError
 from pdac_cli.files.features import open_features
-from pdac_cli.files.formats.chunk_sizes import BITSHUFFLE, BLOSC, BOUNDED, DEFLATE, LZ4, LZF, SZIP, ZSTD, unpacks_to_more
+from pdac_cli.files.formats.chunk_sizes import (
+    BITSHUFFLE,
+    BLOSC,
+    BOUNDED,
+    DEFLATE,
+    LZ4,
+    LZF,
+    SZIP,
+    ZSTD,
+    unpacks_to_more,
+)
 from pdac_cli.files.formats.hdf5_chunks import Packing, check_filters
 from pdac_cli.options.shared import InputOptions
 
