@@ -235,6 +235,7 @@ def _selection(options: CompareOptions, name: str, budget: int, seed: int) -> Se
         allocation=options.allocation,
         temperature=options.temperature,
         draw=options.draw,
+        own=options.own,
         density=options.density,
         run=options.run,
         seed=seed,

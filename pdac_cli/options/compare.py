@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pdac_cli.options.checks import require
 from pdac_cli.options.declare import Panel, group, option
-from pdac_cli.options.methods import ABOUT, DRAWN
+from pdac_cli.options.methods import ABOUT, DRAWN, OwnOptions
 from pdac_cli.options.select import Allocation, DrawOptions, temperature_option
 from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions, VerbOptions, seed_option
 from pdac_cli.options.text import parse_names, parse_rows
@@ -42,6 +42,7 @@ class CompareOptions(VerbOptions):
         "pdac draws in proportion to density^T: 1 is the paper's rule, 0 is uniform."
     )
     draw: DrawOptions = group(DrawOptions)
+    own: OwnOptions = group(OwnOptions)
     head: bool = option(
         False, help="Train a linear head for the logits that the files do not have.", panel=Panel.KEEP
     )  # fmt: skip

@@ -45,6 +45,24 @@ ABOUT: Mapping[str, AboutMethod] = {
     "herding": AboutMethod(
         "keep the chosen rows' mean near the class mean (iCaRL)", "m products n x D, fewer by class"
     ),
+    "maxherding": AboutMethod("cover each class smoothly, by a Gaussian kernel", "a product n x n x D in each class"),
+    "facility": AboutMethod(
+        "facility location: a kept row like every row, by cosine", "a product n x n x D in each class"
+    ),
+    "kmedoids": AboutMethod(
+        "least total distance to the rows kept, by swaps", "about three products n x n x D in each class"
+    ),
+    "probcover": AboutMethod(
+        "cover each class by balls of one radius", "a product n x n x D of 10,000 rows, one in each class"
+    ),
+    "typiclust": AboutMethod(
+        "typical rows of the largest clusters, clustered anew for every row", "m k-means of up to m clusters"
+    ),
+    "teal": AboutMethod("typical rows of the largest clusters, in growing steps (TEAL)", "a k-means each 1.4 times m"),
+    "voptimal": AboutMethod(
+        "rows from which a regression predicts all with least variance",
+        f"a product n x D x D, then m of {LEAST_ERROR_CANDIDATES:,} x D",
+    ),
     "hardest": AboutMethod("largest cross-entropy", "one pass", logits=True),
     "highest-prob": AboutMethod("largest probability of the true class", "one pass", logits=True),
     "ocs": AboutMethod(
@@ -62,7 +80,73 @@ ABOUT: Mapping[str, AboutMethod] = {
     "greedy": AboutMethod(
         "bilevel, row after row (Borsos et al.)", "m solutions of a head on the coreset, below about 500 rows: minutes"
     ),
+    "csrel": AboutMethod(
+        "rows whose loss training can still reduce (CSReL)", "400 products n x D x C, then up to 200 trained heads"
+    ),
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaxherdingOptions(Options):
+    """MaxHerding's."""
+
+    bandwidth: float = option(
+        1.0, help="maxherding: width h of its kernel exp(-|x - y|^2 / h^2).", panel=Panel.KEEP, above=0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbcoverOptions(Options):
+    """ProbCover's."""
+
+    purity: float = option(
+        0.95, help="probcover: share of the balls that hold rows of one cluster only.", panel=Panel.KEEP, above=0,
+        maximum=1, expected="a share above 0 and at most 1",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypicalityOptions(Options):
+    """Of methods that keep typical rows."""
+
+    neighbours: int = option(
+        20, help="typiclust, teal: nearest neighbours by which a row is typical.", panel=Panel.KEEP, minimum=1
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypiclustOptions(TypicalityOptions):
+    """TypiClust's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TealOptions(TypicalityOptions):
+    """TEAL's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CsrelOptions(Options):
+    """CSReL's."""
+
+    rounds: int = option(
+        200, help="csrel: how often a head is trained on the rows kept so far.", panel=Panel.KEEP, minimum=1
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnOptions(Options):
+    """The options that single selection methods own, each under its method's name."""
+
+    maxherding: MaxherdingOptions = group(MaxherdingOptions)
+    probcover: ProbcoverOptions = group(ProbcoverOptions)
+    typiclust: TypiclustOptions = group(TypiclustOptions)
+    teal: TealOptions = group(TealOptions)
+    csrel: CsrelOptions = group(CsrelOptions)
+
+    def of(self, method: str) -> dict[str, Any]:
+        """Return a method's own options by name; none where it has none."""
+        own = getattr(self, method.replace("-", "_"), None)
+        return {} if own is None else asdict(own)
 
 
 class StreamMethod(StrEnum):

@@ -10,7 +10,7 @@ from typing import Any
 
 from pdac_cli.options.checks import Options, require
 from pdac_cli.options.declare import Panel, group, option
-from pdac_cli.options.methods import ABOUT, DRAWN
+from pdac_cli.options.methods import ABOUT, DRAWN, OwnOptions
 from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions, VerbOptions, seed_option
 
 
@@ -131,6 +131,7 @@ class SelectOptions(VerbOptions):
         otherwise="one more than the buffer's last",
     )  # fmt: skip
     draw: DrawOptions = group(DrawOptions)
+    own: OwnOptions = group(OwnOptions)
     eviction: Eviction = option(Eviction.STEERED, help="Which rows earlier tasks give up first.", panel=Panel.KEEP)
     strict: bool = option(False, help="A budget larger than the data is an error.", panel=Panel.KEEP)
     density: DensityOptions = group(DensityOptions)

@@ -75,6 +75,7 @@ def choose(
             reference=reference,
             jobs=plan.jobs,
             draw=draw,
+            own=options.own,
         )
         answer = method.select(rows, request)
     _warn_of_effective_size(answer, classes, allocation, draw.relative, console)
@@ -195,6 +196,7 @@ def _stored_options(
         "allocation": allocation.value,
         "temperature": options.temperature,
         "eviction": options.eviction.value,
+        **options.own.of(options.method),
         **({f"density.{name}": value for name, value in asdict(options.density).items()} if fitted else {}),
     }
 

@@ -51,6 +51,13 @@ def class_budgets(total: int, counts: Array, allocation: Allocation) -> Array:
     return apportion(total, shares, counts)
 
 
+def turns(quotas: Array) -> Array:
+    """Return which pool's turn each place of a joint list is, every beginning with the pools in proportion: (m,)."""
+    pools = np.repeat(np.arange(len(quotas)), quotas)
+    where = np.concatenate([places(quota) for quota in quotas if quota])
+    return pools[np.lexsort((pools, where))]
+
+
 def places(quota: int) -> Array:
     """Return where the rows of a pool stand in a joint list, between 0 and 1, evenly: (quota,)."""
     return (np.arange(quota) + 0.5) / quota

@@ -89,5 +89,5 @@ def squared_distance_seeding(pool: Pool, quota: int, request: Request) -> Picked
     return Picked(np.array(chosen))
 
 
-KCENTER = Method(kcenter, Allocation.JOINT, Evict.ORDER, product_a_row, random=False)
-KMEANS = Method(kmeans, Allocation.JOINT, Evict.ORDER, product_a_row)
+KCENTER = Method(kcenter, Allocation.JOINT, Evict.ORDER, product_a_row, random=False, nested=True)
+KMEANS = Method(kmeans, Allocation.JOINT, Evict.ORDER, product_a_row, nested=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pdac_cli.arrays import Array, Pool, Rows, Tick, ignore
+from pdac_cli.options.methods import OwnOptions
 from pdac_cli.options.select import Allocation
 from pdac_cli.rng import Purpose, row_uniforms
 from pdac_cli.selection.budget import class_budgets, places
@@ -73,6 +74,7 @@ class Request:
     reference: Reference | None = None
     jobs: int = 1  # threads
     draw: DrawRule = field(default_factory=DrawRule)
+    own: OwnOptions = field(default_factory=OwnOptions)  # of single methods
 
     @property
     def joint(self) -> bool:
@@ -196,6 +198,7 @@ class Method:
     squares_features: bool = False  # keeps D × D numbers, so it is given fewer directions where features are many
     uses_stored: bool = False  # compares new rows with those already stored
     random: bool = True  # whether another seed gives another answer, but for places filled at random
+    nested: bool = False  # whether the beginning of a list is the answer at that budget
     is_reference: bool = False  # what others are compared with: it draws uniformly
 
     @property

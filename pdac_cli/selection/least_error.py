@@ -18,7 +18,7 @@ import numpy as np
 from pdac_cli.arrays import Array, Rows
 from pdac_cli.options.methods import LEAST_ERROR_CANDIDATES
 from pdac_cli.options.select import Allocation
-from pdac_cli.selection.budget import places
+from pdac_cli.selection.budget import turns
 from pdac_cli.selection.eviction import Evict
 from pdac_cli.selection.interface import Answer, Method, ProblemSize, ProgressSteps, Request
 from pdac_cli.selection.moments import MomentsAndSample, Standardizer, moments_and_sample
@@ -132,10 +132,10 @@ class _Mean:
 def _choose(classes: list[_Candidates], error: RidgeError, quotas: Array, request: Request) -> Answer:
     """Go through the places of the list, each the turn of one class, or of all where they compete."""
     budget = min(request.budget, int(request.counts.sum()))
-    turns = [range(len(classes))] * budget if request.joint else _turns(quotas)
+    whose = [range(len(classes))] * budget if request.joint else [[int(code)] for code in turns(quotas)]
     progress = ProgressSteps(request.tick, budget, budget)
     ids, codes = np.empty(budget, np.int64), np.empty(budget, np.int64)
-    for i, turn in enumerate(turns):
+    for i, turn in enumerate(whose):
         best = {code: classes[code].gains(error, code) for code in turn if classes[code].free.any()}
         code = max(best, key=lambda c: best[c].max())
         place = int(np.argmax(best[code]))
@@ -143,13 +143,6 @@ def _choose(classes: list[_Candidates], error: RidgeError, quotas: Array, reques
         ids[i], codes[i] = classes[code].ids[place], code
         progress.step()
     return Answer(Ranking(ids, codes))
-
-
-def _turns(quotas: Array) -> list[list[int]]:
-    """Return whose turn each place is, so that every beginning has the classes in proportion."""
-    codes = np.repeat(np.arange(len(quotas)), quotas)
-    where = np.concatenate([places(quota) for quota in quotas if quota])
-    return [[int(code)] for code in codes[np.lexsort((codes, where))]]
 
 
 def _with_constant(scale: Standardizer, h: Array, constant: float) -> Array:

@@ -9,10 +9,18 @@ from collections.abc import Mapping
 
 from pdac_cli.errors import UsageError
 from pdac_cli.selection.baselines.bcsr import BCSR
+from pdac_cli.selection.baselines.csrel import CSREL
+from pdac_cli.selection.baselines.facility import FACILITY
 from pdac_cli.selection.baselines.gcr import GCR
 from pdac_cli.selection.baselines.greedy import GREEDY
+from pdac_cli.selection.baselines.kmedoids import KMEDOIDS
+from pdac_cli.selection.baselines.maxherding import MAXHERDING
 from pdac_cli.selection.baselines.ocs import OCS
 from pdac_cli.selection.baselines.pbcs import PBCS
+from pdac_cli.selection.baselines.probcover import PROBCOVER
+from pdac_cli.selection.baselines.teal import TEAL
+from pdac_cli.selection.baselines.typiclust import TYPICLUST
+from pdac_cli.selection.baselines.voptimal import VOPTIMAL
 from pdac_cli.selection.centres import KCENTER, KMEANS
 from pdac_cli.selection.herding import HERDING
 from pdac_cli.selection.interface import Method
@@ -27,6 +35,13 @@ METHODS: Mapping[str, Method] = {
     "kcenter": KCENTER,
     "kmeans": KMEANS,
     "herding": HERDING,
+    "maxherding": MAXHERDING,
+    "facility": FACILITY,
+    "kmedoids": KMEDOIDS,
+    "probcover": PROBCOVER,
+    "typiclust": TYPICLUST,
+    "teal": TEAL,
+    "voptimal": VOPTIMAL,
     "hardest": HARDEST,
     "highest-prob": HIGHEST_PROB,
     "ocs": OCS,
@@ -34,6 +49,7 @@ METHODS: Mapping[str, Method] = {
     "bcsr": BCSR,
     "pbcs": PBCS,
     "greedy": GREEDY,
+    "csrel": CSREL,
 }
 
 

@@ -6,6 +6,13 @@ For options whose effect other tests show from the options on, and that they giv
 from pdac_cli.options.select import Allocation, DensityKind, Eviction, SteerBy
 from pdac_cli.options.shared import Solver
 
+OWN = [
+    (["--bandwidth", "0.5"], "own.maxherding.bandwidth", 0.5),
+    (["--purity", "0.9"], "own.probcover.purity", 0.9),
+    (["--neighbours", "7"], "own.typiclust.neighbours", 7),
+    (["--neighbours", "7"], "own.teal.neighbours", 7),
+    (["--rounds", "9"], "own.csrel.rounds", 9),
+]
 DRAW = [
     (["--density", "class"], "draw.density_kind", DensityKind.CLASS),
     (["--steer", "3"], "draw.steer", 3.0),
@@ -19,7 +26,7 @@ REACH = {
         [(["--download"], "download", True), (["-v"], "run.verbose", True)],
     ),
     "fit": (["f.h5", "-o", "m.h5"], [(["--solver", "exact"], "density.solver", Solver.EXACT)]),
-    "select": (["f.h5", "-n", "5"], [*DRAW, (["--eviction", "relative"], "eviction", Eviction.RELATIVE)]),
+    "select": (["f.h5", "-n", "5"], [*DRAW, *OWN, (["--eviction", "relative"], "eviction", Eviction.RELATIVE)]),
     "compare": (
         ["f.h5", "--budget", "5,9"],
         [
@@ -31,6 +38,7 @@ REACH = {
             (["--ridge", "0.5"], "density.ridge", 0.5),
             (["--memory", "64M"], "run.memory", 64 << 20),
             *DRAW,
+            *OWN,
         ],
     ),
     "stream": (

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pdac_cli.files.index.index_file import read_index
+from pdac_cli.options.select import Allocation
 from pdac_cli.selection.methods import METHODS
 from tests.conftest import SAMPLE
 from tests.oracles import clustered
@@ -116,7 +117,7 @@ def test_earlier_tasks_shrink_as_the_method_says(pdac, with_logits, tmp_path, na
     assert [row for row in before.row.tolist() if row in stayed] == stayed
     how = METHODS[name].evict
     assert (before.score is not None) == (how in ("score", "density"))
-    if how == "order" and name not in ("herding", "gcr"):  # those keep the beginning of every class's list
+    if how == "order" and METHODS[name].allocation is Allocation.JOINT:  # others keep every class's beginning
         assert stayed == before.row[:20].tolist()
     if how == "order":
         for label in np.unique(before.label):

@@ -11,7 +11,7 @@ from pdac_cli.selection.methods import METHODS, method_named
 from tests.selection.arrays import ArrayRows, select
 
 N = 400
-COSTLY = ("greedy", "pbcs", "bcsr")  # seconds a run: fewer rows and steps must do
+COSTLY = ("greedy", "pbcs", "bcsr", "typiclust", "csrel")  # seconds a run: fewer rows and steps must do
 pytestmark = pytest.mark.usefixtures("few_steps")
 
 
@@ -90,6 +90,13 @@ def test_classes_get_the_same_if_they_have_it(name):
     assert np.ptp(kept[~short]) <= 1
 
 
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.nested])
+def test_the_beginning_of_a_nested_list_is_the_answer_at_that_budget(name):
+    rows = ArrayRows(np.random.default_rng(0).standard_normal((120, 6)), np.arange(120) % 4)
+    long, short = (answer(name, budget, Allocation.BALANCED, rows=rows).ranking.ids for budget in (48, 12))
+    np.testing.assert_array_equal(long[:12], short)
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_progress_adds_up_to_the_budget_or_is_one_pass(name):
     told = []
@@ -123,11 +130,19 @@ UNITLESS = (
     "kcenter",
     "kmeans",
     "herding",
+    "maxherding",
+    "facility",
+    "kmedoids",
+    "probcover",
+    "typiclust",
+    "teal",
+    "voptimal",
     "hardest",
     "highest-prob",
     "bcsr",
     "pbcs",
     "greedy",
+    "csrel",
 )
 
 
