@@ -45,7 +45,7 @@ def offered(shell, line):
     ("pdac stream --method ", ["herding", "spdac", "er", "gss", "aser"]),
     ("pdac train-cl --method meta", ["metasp"]),
     ("pdac train-cl --setting ", ["offline", "relaxed", "online"]),
-    ("pdac compare --methods uniform,k", ["uniform,kcenter", "uniform,kmeans"]),
+    ("pdac compare --methods uniform,k", ["uniform,kcenter", "uniform,kmeans", "uniform,kmedoids"]),
     ("pdac fit --solver ", ["fast", "exact"]),
 ])  # fmt: skip
 def test_methods_and_choices_are_completed(shell, line, words):

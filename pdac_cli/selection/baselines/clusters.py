@@ -11,7 +11,7 @@ import warnings
 import numpy as np
 
 from pdac_cli.arrays import Array, Pool
-from pdac_cli.density.relative import unit_rows
+from pdac_cli.density.common_rows import unit_rows
 from pdac_cli.errors import UsageError
 from pdac_cli.rng import Purpose, generator
 from pdac_cli.selection.interface import blocks

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from pdac_cli.arrays import Array, Pool
-from pdac_cli.density.relative import unit_rows
+from pdac_cli.density.common_rows import unit_rows
 from pdac_cli.selection.interface import Picked, ProblemSize, ProgressSteps, Request, gather
 
 _HELD = 4096  # rows of a pool up to which all similarities are held: 64 MB

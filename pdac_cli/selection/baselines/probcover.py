@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from pdac_cli.arrays import Array, Pool, Rows
-from pdac_cli.density.relative import unit_rows
+from pdac_cli.density.common_rows import unit_rows
 from pdac_cli.options.select import Allocation
 from pdac_cli.rng import Purpose, row_uniforms
 from pdac_cli.selection.baselines.clusters import cluster
