@@ -68,7 +68,7 @@ def learn(learner: Learner, tasks: Sequence[Task], memory: Memory, schedule: Sch
         bounds = batch_bounds(len(task.train), options.batch)
         while progress.epoch < schedule.epochs:
             epoch = progress.epoch
-            feeding = memory.streams and epoch == 0
+            feeding = memory.feeds(epoch)
             order = generator(seed, Purpose.BATCHES, task.number, epoch).permutation(task.train)
             with progress.stage("training"):
                 total = torch.tensor(progress.loss, dtype=torch.float64, device=learner.device)
@@ -88,7 +88,7 @@ def learn(learner: Learner, tasks: Sequence[Task], memory: Memory, schedule: Sch
                     if feeding:
                         with progress.stage("selection"):
                             new_score = None if score is None else score[: len(new)]
-                            memory.offer(task, new, h, new_score, _timed(learner.look, progress))
+                            memory.offer(task, epoch, new, h, new_score, _timed(learner.look, progress))
                     progress.step = step + 1
                     supervisor.tick(1)
                     # Processes that learn as one must stop at one place, and agreeing on it at every step is slow.

@@ -33,7 +33,10 @@ class Memory(Protocol):
 
     @property
     def streams(self) -> bool:
-        """Whether rows are offered as they come, in a task's first epoch."""
+        """Whether rows are offered as they come."""
+
+    def feeds(self, epoch: int) -> bool:
+        """Whether the rows of a task's epoch, from 0, are offered."""
 
     @property
     def method(self) -> StreamingMethod:
@@ -46,7 +49,7 @@ class Memory(Protocol):
     def stored(self) -> Stored:
         """Training rows to replay from."""
 
-    def offer(self, task: Task, rows: Array, h: Array | None, score: Array | None, outputs: Look) -> None:
+    def offer(self, task: Task, epoch: int, rows: Array, h: Array | None, score: Array | None, outputs: Look) -> None:
         """Be told of a batch: rows (b,), their features h (b, D) in the step and their score (b,) by its weights.
 
         `outputs` is what the network makes of any rows now, after the step.

@@ -31,8 +31,15 @@ class Setting(StrEnum):
     """When a continual run chooses what to keep, and how often it sees a task."""
 
     OFFLINE = "offline"  # several epochs, selection after each task
-    RELAXED = "relaxed"  # several epochs, selection batch by batch in the first
+    RELAXED = "relaxed"  # several epochs, selection batch by batch
     ONLINE = "online"  # one epoch, selection batch by batch
+
+
+class Feed(StrEnum):
+    """Which passes over a task a stream feeds its buffer, densities and counters from."""
+
+    ALL = "all"  # as the public ER code does, and as the times of the paper's table 4 imply
+    FIRST = "first"  # every row is offered once
 
 
 class Preset(StrEnum):
@@ -141,6 +148,10 @@ class TrainOptions(VerbOptions):
         None, help="Share of its rows that the last class of a task keeps, such as 0.05.", panel=Panel.TASKS,
         above=0, maximum=1, expected="a share above 0 and at most 1, such as 0.05",
     )  # fmt: skip
+    feed: Feed = option(
+        Feed.ALL, help="--setting relaxed: feed the buffer from every pass over a task, or from the first alone.",
+        panel=Panel.TASKS,
+    )  # fmt: skip
     rescore: bool = option(
         False, help="Score stored rows anew with the current network before eviction.", panel=Panel.KEEP
     )
@@ -182,6 +193,8 @@ class TrainOptions(VerbOptions):
         require(len(protocols) <= 1, f"--preset names {found}; expected one data set's protocol")
         offline = self.setting is Setting.OFFLINE
         require(not self.rescore or offline, "--rescore is for --setting offline; a stream scores rows as they come")
+        several = self.setting is Setting.RELAXED or "feed" not in self.given
+        require(several, f"--feed is given with --setting {self.setting}; expected --setting relaxed with it")
         scored = self.draw.density_kind is DensityKind.CLASS
         require(
             not self.rescore or scored,

@@ -216,4 +216,4 @@ def _memory(
     )  # fmt: skip
     n_features = 8 * (options.learning.width or 1) if samples.how is not None else samples.x.shape[1]
     scored = n_features if method.needs_features else 1
-    return StreamMemory(samples, place, ranks.shared, ranks.first, stream, method, scored, tasks)
+    return StreamMemory(samples, place, ranks.shared, ranks.first, stream, method, scored, tasks, options.feed)

@@ -91,7 +91,11 @@ class ChosenMemory(RunMemory):
         """Return the training rows to replay from, in the data's order, whatever the order they were chosen in."""
         return self._stored
 
-    def offer(self, task: Task, rows: Array, h: Array | None, score: Array | None, outputs: Look) -> None:
+    def feeds(self, epoch: int) -> bool:  # noqa: ARG002
+        """Return that no batch is offered."""
+        return False
+
+    def offer(self, task: Task, epoch: int, rows: Array, h: Array | None, score: Array | None, outputs: Look) -> None:
         """Take no notice: rows are chosen after the task."""
 
     def end_task(self, task: Task, outputs: Look) -> None:
@@ -187,7 +191,11 @@ class NoMemory:
         """Return no rows."""
         return NOTHING
 
-    def offer(self, task: Task, rows: Array, h: Array | None, score: Array | None, outputs: Look) -> None:
+    def feeds(self, epoch: int) -> bool:  # noqa: ARG002
+        """Return that no batch is offered."""
+        return False
+
+    def offer(self, task: Task, epoch: int, rows: Array, h: Array | None, score: Array | None, outputs: Look) -> None:
         """Take no notice."""
 
     def end_task(self, task: Task, outputs: Look) -> None:

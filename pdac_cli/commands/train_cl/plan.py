@@ -108,6 +108,7 @@ def config_of(options: TrainOptions, samples: Samples, methods: Methods, device:
         "methods": list(methods),
         "seeds": options.seeds,
         "seed": options.seed,
+        "feed": options.feed.value,
         "rescore": options.rescore,
         "allocation": options.allocation,
         "temperature": options.temperature,

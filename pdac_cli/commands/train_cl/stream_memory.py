@@ -16,17 +16,19 @@ from pdac_cli.learning.data.tasks import Task
 from pdac_cli.learning.memory import Stored
 from pdac_cli.options.methods import MethodOptions
 from pdac_cli.options.stream import StreamOptions
+from pdac_cli.options.train_cl import Feed
 from pdac_cli.selection.streams.interface import Look, StreamingMethod
 
 
 @dataclass
 class StreamMemory(RunMemory):
-    """Keeps rows by a streaming method: each batch of a task's first epoch is offered once."""
+    """Keeps rows by a streaming method: every batch is offered, or those of a task's first epoch."""
 
     options: StreamOptions
     method: StreamingMethod
     n_features: int
     tasks: list[Task]  # of the whole run
+    feed: Feed = Feed.ALL
     streams: bool = True
     console: Silent = field(default_factory=Silent)
 
@@ -47,7 +49,11 @@ class StreamMemory(RunMemory):
             self._current = Stored.of(self.places(columns["row"]), columns["source"] + 1)
         return self._current
 
-    def offer(self, task: Task, rows: Array, h: Array | None, score: Array | None, outputs: Look) -> None:
+    def feeds(self, epoch: int) -> bool:
+        """Whether the rows of a task's epoch, from 0, are offered."""
+        return epoch == 0 or self.feed is Feed.ALL
+
+    def offer(self, task: Task, epoch: int, rows: Array, h: Array | None, score: Array | None, outputs: Look) -> None:
         """Offer a batch to the buffer."""
         features, logits = np.zeros((len(rows), 1), np.float32) if h is None else h, None
         if self.method.looks_at_stored:
@@ -59,7 +65,7 @@ class StreamMemory(RunMemory):
         buffer = self.stream.buffer
         before = (buffer.size, buffer.replaced)
         ids = self.samples.origin.rows[rows]
-        self.stream.take(task.number - 1, ids, features, self.labels(rows), logits, score, look)
+        self.stream.take(task.number - 1, ids, features, self.labels(rows), logits, score, look, again=epoch > 0)
         if before != (buffer.size, buffer.replaced):
             self._current = None
 

@@ -63,10 +63,12 @@ class Stream:
         logits: Array | None = None,
         score: Array | None = None,
         look: Look | None = None,
+        again: bool = False,
     ) -> None:
         """Take in one batch of a source: ids (n,), h (n, D), y (n,), logits (n, K), the method's own score (n,).
 
-        `look` shows stored rows, by their slots, as a network has them now.
+        `look` shows stored rows, by their slots, as a network has them now.  `again` says that these rows
+        have come before: counts and densities follow them anew, but a row that is stored takes no second place.
         """
         groups = list(_by_class(y))
         for label, rows in groups:
@@ -82,7 +84,15 @@ class Stream:
         seed, acceptance, settings = self.options.seed, self.options.acceptance, self.options.settings
         context = KeepContext(self.buffer, seed, look or self._stored, acceptance, settings, self.memo)
         context.temperature, context.steer = self.options.temperature, self.options.steer
-        self.method.keep(context, Batch(columns, h, logits, epsilon))
+        context.again = again
+        batch = Batch(columns, h, logits, epsilon)
+        if not again or self.method.knows_stored:
+            self.method.keep(context, batch)
+            return
+        stored = np.isin(ids, self.buffer.columns["row"][self.buffer.columns["source"] == source])
+        if not stored.all():
+            self.method.keep(context, batch.of(~stored))
+        self.buffer.seen += int(stored.sum())
 
     def _stored(self, slots: Array) -> tuple[Array, Array]:
         return self.buffer.columns["h"][slots], self.buffer.columns["logits"][slots]

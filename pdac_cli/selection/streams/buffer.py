@@ -31,6 +31,11 @@ class Buffer:
         """How many rows are kept."""
         return len(self.columns["row"])
 
+    def slot_of(self, source: int, row: int) -> int | None:
+        """Return where a row of a source is stored, if it is."""
+        found = np.flatnonzero((self.columns["row"] == row) & (self.columns["source"] == source))
+        return int(found[0]) if len(found) else None
+
     def fill(self, rows: Mapping[str, Array]) -> int:
         """Append rows as far as there is room; return how many: columns (n, …)."""
         room = min(self.budget - self.size, len(rows["row"]))

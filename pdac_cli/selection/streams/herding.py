@@ -23,6 +23,11 @@ def keep(context: KeepContext, batch: Batch) -> None:
     for i, (label, row) in enumerate(zip(batch.y.tolist(), rows, strict=True)):
         buffer.seen += 1
         means.see(label, row)
+        held = buffer.slot_of(int(batch.columns["source"][i]), int(batch.columns["row"][i])) if context.again else None
+        if held is not None:  # the row as the network has it now
+            means.drop(held)
+            means.store(held, label, row)
+            continue
         if buffer.fill({name: column[i : i + 1] for name, column in batch.columns.items()}):
             means.store(buffer.size - 1, label, row)
             continue
@@ -96,4 +101,4 @@ class _Means:
         return int(slots[best]), float(after[best] + lack @ lack)
 
 
-HERDING = StreamingMethod(keep, replay, needs_features=True)
+HERDING = StreamingMethod(keep, replay, needs_features=True, knows_stored=True)

@@ -41,6 +41,11 @@ class Batch:
         """Labels (n,)."""
         return self.columns["label"]
 
+    def of(self, chosen: Array) -> Batch:
+        """Return some of the rows: chosen (n,) of bool."""
+        rest = [None if part is None else part[chosen] for part in (self.logits, self.epsilon)]
+        return Batch({name: column[chosen] for name, column in self.columns.items()}, self.h[chosen], *rest)
+
     def __len__(self) -> int:
         return len(self.y)
 
@@ -57,6 +62,7 @@ class KeepContext:
     memo: dict[str, Array] = field(default_factory=dict)  # what the method remembers beside the buffer
     temperature: float = 1.0  # T: how much the density counts
     steer: float = 0.0  # β: how much the rows kept already count
+    again: bool = False  # whether the rows have come before: none of them may be stored twice
 
     def rng(self) -> np.random.Generator:
         """Return random numbers that are a function of the seed and the place in the stream."""
@@ -121,6 +127,7 @@ class StreamingMethod:
     needs_logits: bool = False
     looks_at_stored: bool = False  # compares new rows with stored ones, both as the network has them now
     columns: tuple[str, ...] = ()  # per-row numbers of its own, kept beside each stored row
+    knows_stored: bool = False  # is offered rows again that it has stored, and stores none of them twice
     is_steered: bool = False  # has --steer and the relative density
     is_reference: bool = False  # what others are compared with: all rows alike
     needs_network: str = ""  # what it asks of a network that learns, for messages; empty: `pdac stream` has it too

@@ -40,7 +40,7 @@ class _Kept:
 
     def __init__(self, context: KeepContext, n_features: int) -> None:
         self.buffer, self.memo = context.buffer, context.memo
-        self._temperature, self._steer = context.temperature, context.steer
+        self._temperature, self._steer, self._again = context.temperature, context.steer, context.again
         if not self.memo:
             self.memo |= {"label": np.empty(0, np.int64), "weight": np.empty(0)}
             self.memo |= {"aim": np.empty((0, n_features)), "stored": np.empty((0, n_features))}
@@ -58,10 +58,21 @@ class _Kept:
         self.memo["aim"][code] += weight * u.astype(np.float64)
         self.buffer.seen += 1
         self.density.see(code, u)
-        self._take(batch, i, code, u, log_r)
+        held = self._held(batch, i)
+        if held is None:
+            self._take(batch, i, code, u, log_r)
+        else:  # the row as the network has it now
+            self.memo["stored"][code] += u.astype(np.float64) - self.memo["unit"][held]
+            self.memo["unit"][held], self.buffer.columns["log_r"][held] = u, log_r
         if self.density.is_due():
             return self._renew()
         return False
+
+    def _held(self, batch: Batch, i: int) -> int | None:
+        """Return where the row is stored, if it came in an earlier pass."""
+        if not self._again:
+            return None
+        return self.buffer.slot_of(int(batch.columns["source"][i]), int(batch.columns["row"][i]))
 
     def _code(self, label: int) -> int:
         """Return the number of a class, in order of appearance."""
@@ -134,4 +145,4 @@ class _Kept:
         return True
 
 
-SPDAC = StreamingMethod(keep, replay, needs_features=True, columns=("log_r",), is_steered=True)
+SPDAC = StreamingMethod(keep, replay, needs_features=True, columns=("log_r",), is_steered=True, knows_stored=True)

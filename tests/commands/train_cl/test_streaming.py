@@ -119,7 +119,26 @@ def test_influence_changes_how_rows_are_weighed(pdac, features, tmp_path):
     assert not np.allclose(losses[0], losses[1], rtol=1e-4)
 
 
+@pytest.mark.parametrize("method", ["er", "spdac"])
+def test_every_pass_feeds_a_relaxed_run_or_the_first_alone(pdac, features, tmp_path, method):
+    run = ("train-cl", features, "--budget", 30, "--method", method, "--tasks", 1, *SMALL)
+    for name, how in (
+        ("all", ("--setting", "relaxed", "--epochs", 3)),
+        ("first", ("--setting", "relaxed", "--epochs", 3, "--feed", "first")),
+        ("one", ("--setting", "relaxed", "--epochs", 1)),
+    ):
+        assert pdac(*run, *how, "-o", tmp_path / name).code == 0
+    rows = {
+        name: read_index(tmp_path / name / method / "seed-0" / "buffer-1.json").row.tolist()
+        for name in ("all", "first", "one")
+    }
+    assert rows["first"] == rows["one"]
+    assert rows["all"] != rows["first"]
+    assert len(set(rows["all"])) == 30
+
+
 @pytest.mark.parametrize(("arguments", "words"), [
+    (("--setting", "offline", "--feed", "all"), "--feed is given with --setting offline; expected --setting relaxed"),
     (("--setting", "online", "--method", "kcenter"), "--method is 'kcenter' with --setting online; expected one of: "),
     (("--setting", "relaxed", "--method", "mir"), "expected one of: spdac, er, er-mir, gss, aser, metasp"),
     (("--method", "aser"), "--method aser keeps rows batch by batch; expected --setting relaxed or online"),

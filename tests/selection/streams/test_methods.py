@@ -38,7 +38,8 @@ def data():
     return h.astype("f4"), y, 0.1 * rng.standard_normal((N, K)).astype("f4"), rng.standard_normal(N)
 
 
-def kept(method, seed=0, batch=16, budget=BUDGET, given=None):
+def kept(method, seed=0, batch=16, budget=BUDGET, given=None, passes=1):
+    """Feed the stream, each of its two sources `passes` times; from the second time on its features have moved."""
     h, y, z, score = given or data()
     density = StreamDensityOptions(dim=3, components=2, step_rows=30)
     options = StreamOptions(
@@ -46,9 +47,12 @@ def kept(method, seed=0, batch=16, budget=BUDGET, given=None):
         settings=build(MethodOptions, {"candidates": 15}),
     )  # fmt: skip
     stream = Stream.begin(options, rule_of(method)[1], D)
-    for start in range(0, N, batch):
-        ids = np.arange(start, min(start + batch, N))
-        stream.take(int(start >= HALF), ids, h[ids], y[ids], z[ids], score[ids])
+    for source, (first, last) in enumerate([(0, HALF), (HALF, N)]):
+        for number in range(passes):
+            for start in range(first, last, batch):
+                ids = np.arange(start, min(start + batch, last))
+                moved = (h[ids] + number * np.float32(0.1)).astype("f4")
+                stream.take(source, ids, moved, y[ids], z[ids], score[ids], again=number > 0)
     return stream
 
 
@@ -58,6 +62,20 @@ def test_the_table_has_every_method_and_each_has_its_name():
         assert streaming_method(name, DensityKind.RELATIVE) is method
         assert (streaming_method(name, DensityKind.CLASS) is method) is (name is not StreamMethod.SPDAC)
     assert streaming_method(StreamMethod.SPDAC, DensityKind.CLASS) is PRINTED_SPDAC
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_rows_that_come_again_are_counted_and_none_is_stored_twice(method):
+    stream = kept(method, passes=3)
+    columns, memo = stream.buffer.columns, stream.memo
+    assert (stream.buffer.seen, len(set(columns["row"].tolist())), stream.buffer.size) == (3 * N, BUDGET, BUDGET)
+    assert sum(stream.rows.values()) == 3 * N
+    for density in stream.classes.values():
+        assert density.seen == stream.rows[density.label]
+    if "unit" in memo:  # what the kept rows add up to, after rows of another pass were put in the place of the old ones
+        labels = memo["label"].tolist()
+        sums = [memo["unit"][columns["label"] == label].sum(axis=0, dtype=np.float64) for label in labels]
+        np.testing.assert_allclose(memo["stored"], sums, atol=1e-4)
 
 
 @pytest.mark.parametrize("method", METHODS)
