@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from itertools import compress
+from pathlib import Path
 
 import numpy as np
 
 from pdac_cli.console import Console
 from pdac_cli.engine.plan import make_plan
+from pdac_cli.errors import DataError, UsageError
 from pdac_cli.files.index.index_file import format_text, index_suffix, read_index, write_index
-from pdac_cli.options.select import SelectOptions
+from pdac_cli.options.select import Printed, SelectOptions
 from pdac_cli.pipeline.row_access import open_input, report_unused_rows
 from pdac_cli.pipeline.selecting import Chosen, choose
 from pdac_cli.reports.table import Table
@@ -65,6 +68,7 @@ class SelectSummary:
     per_class: list[ClassLine]
     warnings: list[str]
     indices: list[int] | None  # only where no file was written
+    ids: list[str] | None  # of these rows, where their files name them
     suspects: SuspectSummary | None = None  # where labels were judged
 
     def text(self) -> str:
@@ -89,21 +93,34 @@ def run(options: SelectOptions) -> SelectSummary:
     """Choose rows, Algorithm 1; write or print them."""
     console = Console.of(options.run)
     method = method_named(options.method)
+    by_id = options.printed is Printed.IDS
     if options.output:
-        index_suffix(options.output)
+        _check_printed(options.output, index_suffix(options.output), by_id)
     before = read_index(options.buffer) if options.buffer else None
     with open_input(options.input, console, options.run.memory) as source:
         if options.output:
             others = [path for path in (options.model, options.buffer) if path]
             check_output(options.output, [*source.paths, *others], options.run.force)
+        if by_id and not source.has_ids:
+            raise DataError(
+                f"{source.files[0]}: says nothing of what its rows are called; expected an array 'ids' beside the "
+                "features for --print ids; name yours with --ids-key"
+            )
         chosen = choose(source, before, options, method, make_plan(options.input, options.run), console)
         report_unused_rows(source, options.input, console)
         source.check_unchanged()
     if options.output:
-        write_index(chosen.index, options.output, options.run.force)
+        write_index(chosen.index, options.output, options.run.force, by_id)
     elif not options.run.json:
-        sys.stdout.write(format_text(chosen.index))
+        sys.stdout.flush()
+        sys.stdout.buffer.write(format_text(chosen.index, by_id).encode("utf-8", "surrogateescape"))  # ids byte by byte
     return _summary(chosen, options, console)
+
+
+def _check_printed(path: Path, suffix: str, by_id: bool) -> None:
+    if by_id and suffix != ".txt":
+        more = "which has the ids beside the rows anyway" if suffix in (".json", ".h5") else "which has row numbers"
+        raise UsageError(f"--print ids is given and --output is {path}, {more}; expected .txt; leave --print out")
 
 
 def _summary(chosen: Chosen, options: SelectOptions, console: Console) -> SelectSummary:
@@ -136,6 +153,7 @@ def _summary(chosen: Chosen, options: SelectOptions, console: Console) -> Select
         ],
         warnings=console.warnings,
         indices=index.row[new].tolist() if options.output is None else None,
+        ids=list(compress(index.ids, new)) if options.output is None and index.ids is not None else None,
         suspects=_suspects(chosen),
     )
 

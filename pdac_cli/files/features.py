@@ -14,10 +14,12 @@ import h5py
 from pdac_cli.errors import DataError, UsageError
 from pdac_cli.files.featureset import FeatureSet, Part
 from pdac_cli.files.fingerprint import float_dtype
-from pdac_cli.files.formats.containers import Container, companions, open_array_file, open_container
+from pdac_cli.files.formats.containers import Container, companions, open_container
+from pdac_cli.files.formats.ids import IdColumn, fits_ids
 from pdac_cli.files.formats.keys import Keys, find_keys
-from pdac_cli.files.formats.labels import NOTHING_SEEN, LabelColumn, Seen, read_names
+from pdac_cli.files.formats.labels import NOTHING_SEEN, Seen
 from pdac_cli.files.formats.row_arrays import RowArray
+from pdac_cli.files.label_sources import FileColumns, FileLabels, check_rows, labels_elsewhere, labels_of
 from pdac_cli.options.shared import InputOptions
 from pdac_cli.storage.reading import quote, shape_text
 
@@ -37,23 +39,21 @@ def open_features(
     open_file = open_file or partial(open_container, memory=memory)
     paths = _expand(options.paths)
     _refuse_twice(paths)
-    if _is_array_file(options.labels_key) and len(paths) > 1:
-        raise DataError(
-            f"--labels-key {options.labels_key} is one file and there are {len(paths)} feature files; "
-            "expected one labels file each, called as theirs with .labels.npy at the end"
-        )
     with ExitStack() as stack:
-        parts: list[Part] = []
+        columns: list[FileColumns] = []
         notes: list[str] = []
-        start = 0
         for path in paths:
             container = open_file(path, options.allow_external)
             stack.callback(container.close)
-            part = _open_part(container, options, start, notes)
-            _check_fits(parts, part)
-            parts.append(part)
-            start += part.rows
-        return FeatureSet(parts, options, notes, stack.pop_all(), seen)
+            start = columns[-1].start + columns[-1].rows if columns else 0
+            columns.append(_open_columns(container, options, start))
+            _check_width(columns)
+        labels, found = labels_of(columns, options, stack)
+        parts = [_part(one, given) for one, given in zip(columns, labels, strict=True)]
+        for one, part in zip(columns, parts, strict=True):
+            _check_kinds(parts[0], part)
+            notes += _notes(one)
+        return FeatureSet(parts, options, [*notes, *found], stack.pop_all(), seen)
 
 
 def _expand(patterns: tuple[str, ...]) -> list[Path]:
@@ -85,43 +85,40 @@ def _refuse_twice(paths: list[Path]) -> None:
                 raise DataError(f"{path}: given twice (as {other}); expected each file once")
 
 
-def _is_array_file(key: str | None) -> bool:
-    return key is not None and key.endswith(".npy")
-
-
-def _open_part(container: Container, options: InputOptions, start: int, notes: list[str]) -> Part:
-    """Find and check the arrays of one file, whose first row is row ``start`` of the set."""
-    path, beside = container.path, list[Path]()
-    if _is_array_file(options.labels_key):
-        labels_path = Path(str(options.labels_key))
-        keys = find_keys(container, options.features_key, labels_path.name)
-        labels = open_array_file(labels_path)
-        beside.append(labels_path)
-    else:
-        keys = find_keys(container, options.features_key, options.labels_key)
-        labels = container.get(keys.labels)
+def _open_columns(container: Container, options: InputOptions, start: int) -> FileColumns:
+    """Find and check the features, logits and ids of one file, whose first row is row ``start`` of the set."""
+    path = container.path
+    keys = find_keys(container, options, with_labels=not labels_elsewhere(options))
     features = container.get(keys.features)
     _check_features(features, path, keys.features)
-    column = LabelColumn(labels, path, keys.labels, start)
     logits = container.get(keys.logits) if keys.logits else None
-    ids = container.get(keys.ids) if keys.ids else None
     if logits is not None and (len(logits.shape) != 2 or logits.dtype.kind not in "iuf"):
         raise DataError(
             f"{path}: {quote(str(keys.logits))} has shape {shape_text(logits.shape)} of type {logits.dtype}; "
             "expected numbers (n, K)"
         )
-    for name, array in ((keys.labels, labels), (keys.logits, logits), (keys.ids, ids)):
-        if array is not None and array.shape[:1] != features.shape[:1]:
-            raise DataError(
-                f"{path}: {quote(str(name))} has {(*array.shape, 0)[0]:,} rows, "
-                f"{quote(keys.features)} has {features.shape[0]:,}; expected as many; write them again together"
-            )
-    notes += _notes(path, keys, features)
-    names = None
-    if keys.label_names:
-        names = read_names(container.get(keys.label_names), path, keys.label_names)
-    files = (*container.files(), *beside)
-    return Part(path, files, start, keys.features, features, column, logits, ids, names)
+    ids = _ids(container, keys, features.shape[0], options)
+    for name, array in ((keys.logits, logits), (keys.ids, ids)):
+        check_rows(path, str(name), array, keys.features, features)
+    column = None if ids is None else IdColumn(ids, path, str(keys.ids))
+    return FileColumns(container, start, keys, features, logits, column)
+
+
+def _ids(container: Container, keys: Keys, rows: int, options: InputOptions) -> RowArray | None:
+    """The ids that the user named or that are called so; under another common name, only what could be ids."""
+    if keys.ids is None:
+        return None
+    array = container.get(keys.ids)
+    named = options.ids_key is not None or keys.ids.rsplit("/", 1)[-1] == "ids"
+    return array if named or fits_ids(array, rows) else None
+
+
+def _part(columns: FileColumns, labels: FileLabels) -> Part:
+    files = (*columns.container.files(), *labels.files)
+    return Part(
+        columns.container.path, files, columns.start, columns.keys.features, columns.features, labels.column,
+        columns.logits, columns.ids, labels.names,
+    )  # fmt: skip
 
 
 def _check_features(array: RowArray, path: Path, key: str) -> None:
@@ -148,16 +145,19 @@ def _check_features(array: RowArray, path: Path, key: str) -> None:
         raise DataError(f"{path}: {quote(key)} has no {what} {shape_text(shape)}; expected at least one")
 
 
-def _check_fits(parts: list[Part], part: Part) -> None:
-    """Refuse a file that cannot continue the first one."""
-    if not parts:
-        return
-    first = parts[0]
-    if first.n_features != part.n_features:
+def _check_width(columns: list[FileColumns]) -> None:
+    """Refuse a file of other features than the first one's."""
+    first, last = columns[0], columns[-1]
+    if first.features.shape[1] != last.features.shape[1]:
         raise DataError(
-            f"{part.path}: {quote(part.key)} has {part.n_features:,} columns, {first.path} has {first.n_features:,}; "
-            "expected as many in all files; give files of one extraction"
+            f"{last.container.path}: {quote(last.keys.features)} has {last.features.shape[1]:,} columns, "
+            f"{first.container.path} has {first.features.shape[1]:,}; expected as many in all files; "
+            "give files of one extraction"
         )
+
+
+def _check_kinds(first: Part, part: Part) -> None:
+    """Refuse a file of names where the first one has numbers, and the other way round."""
     if first.labels.text != part.labels.text:
         kinds = ["names" if text else "numbers" for text in (part.labels.text, first.labels.text)]
         raise DataError(
@@ -165,11 +165,13 @@ def _check_fits(parts: list[Part], part: Part) -> None:
         )
 
 
-def _notes(path: Path, keys: Keys, features: RowArray) -> list[str]:
+def _notes(columns: FileColumns) -> list[str]:
     """What was settled silently and the user should know."""
-    notes = []
+    notes, path, keys = [], columns.container.path, columns.keys
     if keys.features != "features":
-        notes.append(f"{path}: features read from {quote(keys.features)}, labels from {quote(keys.labels)}")
-    if features.dtype.kind in "biu":
-        notes.append(f"{path}: {features.dtype.name} features read as {float_dtype(features.dtype).name}")
+        beside = "" if keys.labels is None else f", labels from {quote(keys.labels)}"
+        notes.append(f"{path}: features read from {quote(keys.features)}{beside}")
+    dtype = columns.features.dtype
+    if dtype.kind in "biu":
+        notes.append(f"{path}: {dtype.name} features read as {float_dtype(dtype).name}")
     return notes

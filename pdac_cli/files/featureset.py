@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pdac_cli.arrays import Array, Chunk
 from pdac_cli.errors import DataError
 from pdac_cli.files.fingerprint import fingerprint_of, fingerprint_rows, float_dtype, nonfinite_rows
+from pdac_cli.files.formats.ids import IdColumn, id_text
 from pdac_cli.files.formats.labels import LabelColumn, Seen, find_coding, row_text
 from pdac_cli.files.formats.row_arrays import RowArray, take
 from pdac_cli.options.shared import InputOptions
@@ -35,7 +36,7 @@ class Part:
     features: RowArray  # (rows, D)
     labels: LabelColumn
     logits: RowArray | None  # (rows, K)
-    ids: RowArray | None  # (rows,)
+    ids: IdColumn | None
     label_names: tuple[str, ...] | None
 
     @property
@@ -148,7 +149,17 @@ class FeatureSet:
 
     def read_ids(self, ids: Ids) -> NDArray[Any]:
         """What the files' own ``ids`` arrays hold for the given global rows: (m,)."""
-        return self._gather(np.asarray(ids, np.int64), lambda part, rows: take(_present(part.ids, "ids"), rows))
+
+        def get(part: Part, rows: Ids) -> NDArray[Any]:
+            if part.ids is None:
+                raise DataError(f"{part.path}: has no 'ids' beside its features; expected them in all files")
+            return part.ids.take(rows)
+
+        return self._gather(np.asarray(ids, np.int64), get)
+
+    def id_texts(self, ids: Ids) -> tuple[str, ...]:
+        """What rows are called in their files, for the given global rows; empty where a file does not say."""
+        return tuple(id_text(value) for value in self.read_ids(ids).tolist())
 
     @cached_property
     def fingerprint(self) -> str:
@@ -184,7 +195,9 @@ class FeatureSet:
 
     def _logits(self, ids: Ids) -> NDArray[Any]:
         def get(part: Part, rows: Ids) -> NDArray[Any]:
-            logits = take(_present(part.logits, "logits"), rows)
+            if part.logits is None:
+                raise DataError(f"{part.path}: has no 'logits' beside its features; expected them in all files")
+            logits = take(part.logits, rows)
             logits = logits.astype(float_dtype(logits.dtype), copy=False)
             bad = nonfinite_rows(logits)
             if bad.any():
@@ -218,12 +231,6 @@ class FeatureSet:
             f"{part.path}: {quote(part.key)} has NaN or infinity in {row_text(row - part.start, part.start)}; "
             "expected finite numbers; leave such rows out with --drop-nonfinite"
         )
-
-
-def _present(array: RowArray | None, name: str) -> RowArray:
-    if array is None:
-        raise DataError(f"a file has no {quote(name)} beside its features; expected it in all files")
-    return array
 
 
 def _all_alike(arrays: list[RowArray | None]) -> bool:

@@ -100,6 +100,13 @@ class DrawOptions(Options):
         )
 
 
+class Printed(StrEnum):
+    """What text says of the rows that are kept."""
+
+    ROWS = "rows"  # their numbers
+    IDS = "ids"  # what they are called in their files
+
+
 @dataclass(frozen=True, kw_only=True)
 class SelectOptions(VerbOptions):
     """``pdac select``."""
@@ -112,6 +119,10 @@ class SelectOptions(VerbOptions):
     output: Path | None = option(
         None, help="Index file: .txt .npy .json .h5.", panel=Panel.OUTPUT, flags=("--output", "-o"),
         otherwise="print one row index a line",
+    )  # fmt: skip
+    printed: Printed = option(
+        Printed.ROWS, help="What to print, or to write to .txt: row numbers, or what the files call the rows.",
+        panel=Panel.OUTPUT, flags=("--print",),
     )  # fmt: skip
     model: Path | None = option(None, help="Model from `pdac fit`.", panel=Panel.DENSITY, otherwise="fit first")
     preset: Rule | None = rule_option(PAPER_RULE)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from pdac_cli.options.checks import Options
+from pdac_cli.options.checks import Options, require
 from pdac_cli.options.declare import Panel, group, option
 from pdac_cli.options.text import parse_bytes
 
@@ -28,6 +28,15 @@ class InputOptions(Options):
     labels_key: str | None = option(
         None, help="Name of the labels in the files.", panel=Panel.INPUT, metavar="NAME", otherwise="a common name"
     )
+    labels: str | None = option(
+        None, help="Labels in a file of their own: npy, npz, csv, txt, HDF5.", panel=Panel.INPUT, metavar="FILE[:KEY]",
+        otherwise="beside the features",
+    )  # fmt: skip
+    no_labels: bool = option(False, help="Take all rows as one class.", panel=Panel.INPUT)
+    ids_key: str | None = option(
+        None, help="Name of what rows are called in the files.", panel=Panel.INPUT, metavar="NAME",
+        otherwise="a common name, if there is one",
+    )  # fmt: skip
     drop_nonfinite: bool = option(
         False, help="Leave out rows with NaN or Inf instead of stopping.", panel=Panel.INPUT
     )  # fmt: skip
@@ -37,6 +46,20 @@ class InputOptions(Options):
         None, help="Rows read at once; never changes the answer.", panel=Panel.RESOURCES, minimum=1,
         otherwise="from the memory bound",
     )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        """Refuse two sources of labels."""
+        super().__post_init__()
+        both = [flag for flag, given in (
+            ("--no-labels", self.no_labels), ("--labels", self.labels), ("--labels-key", self.labels_key)
+        ) if given]  # fmt: skip
+        require(
+            len(both) < 2,
+            f"{' and '.join(both)} are given; expected one source of labels; leave one out "
+            "(a name inside a labels file is --labels FILE:NAME)",
+        )
+        ignored = self.no_labels and self.ignore_label is not None
+        require(not ignored, "--ignore-label is given with --no-labels, where there are none; leave one of them out")
 
 
 class Solver(StrEnum):

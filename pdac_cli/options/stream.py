@@ -112,7 +112,7 @@ PAPER_RULE: Mapping[str, Any] = {
 class StreamOptions(VerbOptions):
     """``pdac stream``."""
 
-    input: InputOptions = group(InputOptions, leave_out=("chunk_rows",))
+    input: InputOptions = group(InputOptions, leave_out=("chunk_rows", "labels"))
     budget: int = option(
         help="How many rows to keep.", panel=Panel.KEEP, flags=("--budget", "-n"), minimum=1,
         expected="at least 1 row to keep",

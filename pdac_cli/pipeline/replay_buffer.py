@@ -82,6 +82,8 @@ def join(earlier: Index, new: Index) -> Index:
     columns["source"][len(earlier.row) :] += len(earlier.sources)
     if earlier.score is not None or new.score is not None:
         columns["score"] = np.concatenate([_scores(earlier), _scores(new)])
+    if earlier.ids is not None or new.ids is not None:
+        columns["ids"] = (*_ids(earlier), *_ids(new))
     return replace(new, sources=(*earlier.sources, *new.sources), **columns)
 
 
@@ -122,9 +124,14 @@ def _scores(index: Index) -> Array:
     return np.full(len(index.row), np.nan) if index.score is None else index.score
 
 
+def _ids(index: Index) -> tuple[str, ...]:
+    return ("",) * len(index.row) if index.ids is None else index.ids
+
+
 def _take(index: Index, positions: Array) -> Index:
     columns: dict[str, Any] = {name: getattr(index, name)[positions] for name in _COLUMNS}
     columns["score"] = None if index.score is None else index.score[positions]
+    columns["ids"] = None if index.ids is None else tuple(index.ids[k] for k in positions.tolist())
     return replace(index, **columns)
 
 

@@ -12,6 +12,7 @@ from pdac_cli.density.relative import CommonSpace
 from pdac_cli.engine.plan import Classes, Plan, count_classes
 from pdac_cli.engine.resources import one_blas_thread
 from pdac_cli.errors import DataError, ModelError
+from pdac_cli.files.featureset import FeatureSet
 from pdac_cli.files.index.index_file import Index, IndexSource, SuspectRows
 from pdac_cli.files.index.index_schema import Option
 from pdac_cli.files.results.model import StoredModel, check_fits, read_model
@@ -168,6 +169,7 @@ def _index(
         label_names=names,
         score=ranking.score,
         suspects=_suspects(answer, classes, shrunk, source),
+        ids=source.id_texts(ranking.ids) if isinstance(source, FeatureSet) and source.has_ids else None,
     )
     return new if shrunk.earlier is None else join(shrunk.earlier, new)
 

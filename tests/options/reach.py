@@ -13,6 +13,11 @@ OWN = [
     (["--neighbours", "7"], "own.teal.neighbours", 7),
     (["--rounds", "9"], "own.csrel.rounds", 9),
 ]
+INPUT = [
+    (["--labels", "y.csv:kind"], "input.labels", "y.csv:kind"),
+    (["--no-labels"], "input.no_labels", True),
+    (["--ids-key", "name"], "input.ids_key", "name"),
+]
 DRAW = [
     (["--density", "class"], "draw.density_kind", DensityKind.CLASS),
     (["--steer", "3"], "draw.steer", 3.0),
@@ -25,11 +30,12 @@ REACH = {
         ["--data", "cifar10:d", "-o", "f.h5", "--checkpoint", "c.pt"],
         [(["--download"], "download", True), (["-v"], "run.verbose", True)],
     ),
-    "fit": (["f.h5", "-o", "m.h5"], [(["--solver", "exact"], "density.solver", Solver.EXACT)]),
-    "select": (["f.h5", "-n", "5"], [*DRAW, *OWN, (["--eviction", "relative"], "eviction", Eviction.RELATIVE)]),
+    "fit": (["f.h5", "-o", "m.h5"], [*INPUT, (["--solver", "exact"], "density.solver", Solver.EXACT)]),
+    "select": (["f.h5", "-n", "5"], [*INPUT, *DRAW, *OWN, (["--eviction", "relative"], "eviction", Eviction.RELATIVE)]),
     "compare": (
         ["f.h5", "--budget", "5,9"],
         [
+            *INPUT,
             (["-v"], "run.verbose", True),
             (["--chunk-rows", "7"], "input.chunk_rows", 7),
             (["--seed", "4"], "seed", 4),
@@ -44,6 +50,7 @@ REACH = {
     "stream": (
         ["f.h5", "-o", "b.json", "-n", "5"],
         [
+            *INPUT[1:],
             (["--candidates", "9"], "settings.aser.candidates", 9),
             (["--candidates", "9"], "settings.er_mir.candidates", 9),
             (["--gradient-batches", "4"], "settings.gss.gradient_batches", 4),

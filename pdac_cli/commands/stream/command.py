@@ -213,6 +213,7 @@ def _write(running: StreamRun, options: StreamOptions, resumed: bool) -> None:
         options=outcome_options(options, running.stream.method),
         label_names=names,
         score=running.stream.score,
+        ids=running.buffer_ids(),
     )
     write_index(index, options.output, force)
 

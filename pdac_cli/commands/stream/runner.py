@@ -36,6 +36,7 @@ class StreamRun:
     stream: Stream
     places: list[FilePosition] = field(default_factory=list)
     classes: StreamClasses = field(default_factory=StreamClasses)
+    ids: dict[tuple[int, int], str] = field(default_factory=dict)  # of rows in the buffer, by source and row
     dropped: int = 0  # rows left out as not finite, in this run
     ignored: int = 0  # and by their label
     saved: int = 0  # rows seen when the state was written last
@@ -58,12 +59,30 @@ class StreamRun:
         names = None if self.classes.names is None else tuple(self.classes.names)
         places = tuple(self.places)
         state = State(
-            outcome_options(self.options, stream.method), stream.n_features, places, names, self.classes.sort, arrays
-        )
+            outcome_options(self.options, stream.method), stream.n_features, places, names, self.classes.sort, arrays,
+            self.buffer_ids(),
+        )  # fmt: skip
         write_state(state, self.options.state)
         self.saved = stream.buffer.seen
         size = sum(array.nbytes for array in arrays.values())
         self.save_rows = self.options.state_every or max(_SAVE_ROWS, int(size / (_SAVE_SHARE * 4 * stream.n_features)))
+
+    def buffer_ids(self) -> tuple[str, ...] | None:
+        """Return what the files call the rows of the buffer, in its order; None where none of them has a name."""
+        return tuple(self.ids.get(row, "") for row in self.rows_of_buffer()) if self.ids else None
+
+    def rows_of_buffer(self) -> list[tuple[int, int]]:
+        """Return the source and the row there of each row of the buffer."""
+        columns = self.stream.buffer.columns
+        return list(zip(columns["source"].tolist(), columns["row"].tolist(), strict=True))
+
+    def _note_ids(self, source: FeatureSet, file: StreamFile) -> None:
+        """Read what the rows that are new in the buffer are called; forget those that left it."""
+        rows = self.rows_of_buffer()
+        self.ids = {row: self.ids[row] for row in rows if row in self.ids}
+        new = [row for row in rows if row[0] == file.source and row not in self.ids] if source.has_ids else []
+        texts = source.id_texts(np.array([row for _, row in new], np.int64)) if new else ()
+        self.ids.update(zip(new, texts, strict=True))
 
     def _sources(self, file: StreamFile, stopping: Callable[[], bool]) -> Iterator[tuple[FeatureSet, int]]:
         """Yield the file, open, and the row to read from; a growing one again and again as whole batches arrive."""
@@ -113,9 +132,11 @@ class StreamRun:
             self._note_position(file, stop, source.n)
             report.batch(self.stream)
             if self.options.state is not None and self.stream.buffer.seen - self.saved >= self.save_rows:
+                self._note_ids(source, file)
                 self._note_fingerprint(file)
                 self.save()
-            self._check_stop(stopping, file)
+            self._check_stop(stopping, file, source)
+        self._note_ids(source, file)
         self._note_position(file, source.n, source.n)
         self.places[file.source] = replace(self.places[file.source], fingerprint=source.fingerprint)
 
@@ -141,9 +162,11 @@ class StreamRun:
         found = fingerprint_of_first(file.path, place.rows, self.options.input, file.growing)
         self.places[file.source] = replace(place, fingerprint=found)
 
-    def _check_stop(self, stopping: Callable[[], bool], file: StreamFile) -> None:
+    def _check_stop(self, stopping: Callable[[], bool], file: StreamFile, source: FeatureSet | None = None) -> None:
         if not stopping():
             return
+        if source is not None:
+            self._note_ids(source, file)
         if len(self.places) > file.source:
             self._note_fingerprint(file)
         self.save()
@@ -164,6 +187,8 @@ def begin(options: StreamOptions, method: StreamingMethod, n_features: int) -> S
     stream = _unpacked(state, options.state, options, method)
     classes = StreamClasses.of(state.label_names, state.names_are_labels)
     run = StreamRun(options, stream, list(state.places), classes, saved=stream.buffer.seen)
+    if state.ids is not None and len(state.ids) == stream.buffer.size:
+        run.ids = {row: text for row, text in zip(run.rows_of_buffer(), state.ids, strict=True) if text}
     run.save_rows = options.state_every or _SAVE_ROWS
     return run
 
@@ -185,6 +210,7 @@ def outcome_options(options: StreamOptions, method: StreamingMethod) -> dict[str
         **steered,
         "drop-nonfinite": options.input.drop_nonfinite,
         "ignore-label": options.input.ignore_label,
+        **({"no-labels": True} if options.input.no_labels else {}),
         **{name.replace("_", "-"): value for name, value in {**density, **settings}.items()},
     }
 

@@ -65,7 +65,7 @@ class GrowingContainer:
         except LIBRARY_ERRORS:
             self._file = open_hdf5(path)  # closed for good by its writer, and perhaps never in that mode
         try:
-            keys = find_keys(self, options.features_key, options.labels_key)
+            keys = find_keys(self, options, with_labels=not options.no_labels)
             columns = [key for key in (keys.features, keys.labels, keys.logits, keys.ids) if key is not None]
             self.rows = min(self._array(key).shape[0] for key in columns)
         except BaseException:

@@ -24,7 +24,7 @@ from pdac_cli.files.index.index_schema import (
     find_problem,
 )
 from pdac_cli.files.index.json_index import check_options
-from pdac_cli.storage.hdf5_writer import hdf5_bytes
+from pdac_cli.storage.hdf5_writer import hdf5_bytes, text_dtype
 from pdac_cli.storage.json_files import parsed_object
 from pdac_cli.storage.reading import quote, shape_text
 
@@ -44,6 +44,9 @@ def index_to_hdf5(index: Index) -> bytes:
         _put(file, "log_density", index.log_density.astype(np.float64))
         if index.score is not None:
             _put(file, "score", index.score.astype(np.float64))
+        if index.ids is not None:
+            raw = [text.encode("utf-8", "surrogateescape") for text in index.ids]
+            file.create_dataset("id", (len(raw),), text_dtype(raw), raw, track_times=False)
         if index.suspects is not None:
             for name in ("row", "likely"):
                 _put(file, f"suspects/{name}", getattr(index.suspects, name).astype(np.int64))
@@ -82,6 +85,7 @@ def index_from_hdf5(path: Path) -> Index:
             options=_options(file, path),
             label_names=None if names is None else tuple(names),
             score=_numbers(file, "score", "f", path).astype(np.float64) if has_link(file, "score") else None,
+            ids=_ids(file, path) if has_link(file, "id") else None,
             suspects=_suspects(file, path) if has_link(file, "suspects") else None,
         )
     problem = find_problem(index)
@@ -96,6 +100,14 @@ def _suspects(file: h5py.File, path: Path) -> SuspectRows:
     if len(share) != 1:
         raise DataError(f"{path}: 'suspects/share' has {len(share)} values; expected one; write the file again")
     return SuspectRows(row, likely, float(share[0]))
+
+
+def _ids(file: h5py.File, path: Path) -> tuple[str, ...]:
+    values = read_whole(file, "id")
+    if values.ndim != 1 or values.dtype.kind != "S" or len(values) > _MAX_ROWS:
+        found = f"{values.dtype} {shape_text(values.shape)}"
+        raise DataError(f"{path}: 'id' is {found}; expected strings of fixed length (m,)")
+    return tuple(value.decode("utf-8", "surrogateescape") for value in values.tolist())
 
 
 def _setting(file: h5py.File, name: str, kind: type[Any], path: Path) -> Any:

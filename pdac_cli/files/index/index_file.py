@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -41,14 +42,14 @@ def index_suffix(path: Path) -> str:
     raise UsageError(f"{path}: {found}; expected {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
 
 
-def write_index(index: Index, path: Path, force: bool) -> None:
-    """Write the form that the suffix asks for; the same index gives the same bytes."""
+def write_index(index: Index, path: Path, force: bool, by_id: bool = False) -> None:
+    """Write the form that the suffix asks for, text by rows' ids where asked; the same index gives the same bytes."""
     suffix = index_suffix(path)
     problem = find_problem(index)
     if problem:
         raise ValueError(problem)
     forms: Mapping[str, Callable[[Index], bytes]] = {
-        ".txt": lambda index: format_text(index).encode(),
+        ".txt": lambda index: format_text(index, by_id).encode("utf-8", "surrogateescape"),
         ".npy": _to_npy,
         ".json": index_to_json,
         ".h5": index_to_hdf5,
@@ -56,11 +57,28 @@ def write_index(index: Index, path: Path, force: bool) -> None:
     write_bytes(path, forms[suffix](index), force)
 
 
-def format_text(index: Index) -> str:
-    """One row index a line; with several sources ``task<TAB>row``."""
+def format_text(index: Index, by_id: bool = False) -> str:
+    """One row index, or id, a line; with several sources after its task and a tab."""
+    rows = _ids_a_line(index) if by_id else map(str, index.row.tolist())
     if len(index.sources) == 1:
-        return "".join(f"{row}\n" for row in index.row.tolist())
-    return "".join(f"{task}\t{row}\n" for task, row in zip(index.task.tolist(), index.row.tolist(), strict=True))
+        return "".join(f"{row}\n" for row in rows)
+    return "".join(f"{task}\t{row}\n" for task, row in zip(index.task.tolist(), rows, strict=True))
+
+
+def _ids_a_line(index: Index) -> tuple[str, ...]:
+    """The ids, if each is there and one line: what others wrote must not break lines or drive a terminal."""
+    for k, text in enumerate(index.ids or ()):
+        if not text or any(unicodedata.category(letter) == "Cc" for letter in text):
+            found = f"is called {quote(text)}" if text else "has no id"
+            where = ", ".join(index.sources[index.source[k]].files[:1])
+            raise DataError(
+                f"{where}: row {index.row[k]:,} {found}; expected text of one line to print; "
+                "print row numbers, or write .json"
+            )
+    if index.ids is None:
+        where = ", ".join(index.sources[-1].files[:1])
+        raise DataError(f"{where}: says nothing of what its rows are called; expected ids; name them with --ids-key")
+    return index.ids
 
 
 def _to_npy(index: Index) -> bytes:

@@ -51,6 +51,7 @@ class Index:
     label_names: tuple[str, ...] | None = None
     score: NDArray[np.float64] | None = None  # (m,) the method's own, NaN for rows without one; None: no row has one
     suspects: SuspectRows | None = None  # where labels were judged
+    ids: tuple[str, ...] | None = None  # (m,) what the rows are called in their files; "" for one without a name
 
     @property
     def class_counts(self) -> dict[int, int]:
@@ -62,8 +63,9 @@ class Index:
 def find_problem(index: Index) -> str | None:
     """What is impossible about the index, as ``field found; expected``; None if it is sound."""
     lengths = {name: len(getattr(index, name)) for name in (*INTEGER_COLUMNS, "log_density")}
-    if index.score is not None:
-        lengths["score"] = len(index.score)
+    for name in ("score", "ids"):
+        if getattr(index, name) is not None:
+            lengths[name] = len(getattr(index, name))
     if len(set(lengths.values())) > 1:
         return f"columns have different lengths {lengths}; expected one value per kept row in each"
     if not index.sources:

@@ -48,10 +48,15 @@ def index_to_json(index: Index) -> bytes:
     scores = [""] * len(index.row)
     if index.score is not None:
         scores = [f', "score": {_number(score)}' for score in index.score.tolist()]
+    ids = [""] * len(index.row)
+    if index.ids is not None:
+        ids = [f', "id": {json.dumps(text)}' if text else "" for text in index.ids]
     lines = [
         f'    {{"source": {source}, "row": {row}, "task": {task}, "label": {label}, '
-        f'"log_density": {_number(log_p)}{score}}}'
-        for source, row, task, label, log_p, score in zip(*columns, index.log_density.tolist(), scores, strict=True)
+        f'"log_density": {_number(log_p)}{score}{name}}}'
+        for source, row, task, label, log_p, score, name in zip(
+            *columns, index.log_density.tolist(), scores, ids, strict=True
+        )
     ]
     head = json.dumps(header, indent=2, allow_nan=False).removesuffix("\n}")
     tail = ""
@@ -91,6 +96,7 @@ def index_from_json(path: Path) -> Index:
         options=check_options(_get(content, "options", dict, path), path),
         label_names=None if names is None else tuple(names),
         score=_scores(kept, path),
+        ids=_ids(kept, path),
         suspects=None if content.get("suspects") is None else _suspects(_get(content, "suspects", dict, path), path),
     )
     problem = find_problem(index)
@@ -153,6 +159,14 @@ def _scores(kept: list[Any], path: Path) -> NDArray[np.float64] | None:
     if not any(isinstance(item, dict) and "score" in item for item in kept):
         return None
     return np.array([_float(item, "score", k, path) for k, item in enumerate(kept)], np.float64)
+
+
+def _ids(kept: list[Any], path: Path) -> tuple[str, ...] | None:
+    if not any(isinstance(item, dict) and "id" in item for item in kept):
+        return None
+    return tuple(
+        _get(item, "id", str, path, f"of kept row {k:,}") if "id" in item else "" for k, item in enumerate(kept)
+    )
 
 
 def _float(item: dict[str, Any], name: str, k: int, path: Path) -> float:

@@ -28,7 +28,7 @@ from pdac_cli.files.formats.attributes import (
 )
 from pdac_cli.files.formats.hdf5 import list_datasets, open_hdf5
 from pdac_cli.files.index.index_schema import Option
-from pdac_cli.storage.hdf5_writer import growing_hdf5
+from pdac_cli.storage.hdf5_writer import growing_hdf5, text_dtype
 from pdac_cli.storage.json_files import parsed_object
 from pdac_cli.storage.locks import exclusive
 
@@ -60,6 +60,7 @@ class State:
     label_names: tuple[str, ...] | None  # in the order of their numbers
     names_are_labels: bool  # of the first file
     arrays: Mapping[str, NDArray[Any]]
+    ids: tuple[str, ...] | None = None  # what the rows of the buffer are called, in its order
 
 
 def write_state(state: State, path: Path) -> None:
@@ -77,6 +78,9 @@ def write_state(state: State, path: Path) -> None:
         write_attributes(file, attributes)
         if state.label_names is not None:
             write_texts(file, "label_names", state.label_names)
+        if state.ids is not None:
+            raw = [text.encode("utf-8", "surrogateescape") for text in state.ids]
+            file.create_dataset("ids", (len(raw),), text_dtype(raw), raw, track_times=False)
         # A dataset, for an attribute may not be larger than 64 kB and a stream may have many files.
         text = json.dumps([asdict(place) for place in state.places]).encode()
         file.create_dataset("places", data=np.frombuffer(text, np.uint8), track_times=False)
@@ -105,13 +109,14 @@ def read_state(path: Path) -> State:
             arrays = {name.removeprefix("arrays/"): read_whole(file, name) for name in stored}
             places = _places(read_whole(file, "places"))
             settings = read_attributes(file)
+            ids = _ids(read_whole(file, "ids")) if "ids" in names else None
             label_names = tuple(read_texts(file, "label_names")) if "label_names" in names else None
     except DataError as problem:
         raise damaged(path, str(problem).removeprefix(f"{path}: ").split(";")[0]) from problem
     options, features = parsed_object(settings.get("options")), settings.get("features")
     if options is None or places is None or not isinstance(features, int) or "names_are_labels" not in settings:
         raise damaged(path, "a setting is missing or of another kind")
-    state = State(options, features, places, label_names, bool(settings["names_are_labels"]), arrays)
+    state = State(options, features, places, label_names, bool(settings["names_are_labels"]), arrays, ids)
     if settings.get("digest") != _digest(state):
         raise damaged(path, "its contents have changed since they were written")
     return state
@@ -131,10 +136,16 @@ def _places(stored: NDArray[Any]) -> tuple[FilePosition, ...] | None:
     return tuple(FilePosition(**place) for place in found)
 
 
+def _ids(stored: NDArray[Any]) -> tuple[str, ...]:
+    return tuple(value.decode("utf-8", "surrogateescape") for value in stored.reshape(-1).astype("S").tolist())
+
+
 def _digest(state: State) -> str:
     """Return a hash of all that the state says: a changed number could pass every other check."""
     found = hashlib.blake2b(digest_size=16)
     said = asdict(replace(state, arrays={}))
+    if state.ids is None:
+        del said["ids"]  # as states of rows without ids were always hashed
     found.update(json.dumps(said, sort_keys=True).encode())
     for name, array in sorted(state.arrays.items()):
         found.update(f"{name} {array.dtype.str} {array.shape}".encode())

@@ -47,6 +47,7 @@ TWO = replace(
     log_density=np.array([-math.inf, math.inf, -1e-300]),
     sources=(*ONE.sources, IndexSource("ab" * 16, ("b\n1.h5", "é.h5"), 8, 2)),
     label_names=("cat", "Ärger"),
+    ids=("a b.png", "", "\udcff/é\n"),
 )
 
 
@@ -56,7 +57,7 @@ def same(a: Index, b: Index) -> bool:
         assert getattr(a, name).dtype == getattr(b, name).dtype
     return all(
         getattr(a, name) == getattr(b, name)
-        for name in ("sources", "method", "budget", "seed", "options", "label_names", "class_counts")
+        for name in ("sources", "method", "budget", "seed", "options", "label_names", "class_counts", "ids")
     )
 
 
@@ -87,6 +88,23 @@ def test_rows_of_every_form(suffix: str, tmp_path: Path) -> None:
 def test_plain_forms(tmp_path: Path) -> None:
     assert format_text(ONE) == "7\n0\n99\n"
     assert format_text(TWO) == "1\t7\n2\t7\n2\t3\n"
+
+
+def test_text_by_ids(tmp_path: Path) -> None:
+    named = replace(ONE, ids=("a b.png", "\udcff.png", "é"))
+    assert format_text(named, by_id=True) == "a b.png\n\udcff.png\né\n"
+    write_index(named, tmp_path / "a.txt", False, by_id=True)
+    assert (tmp_path / "a.txt").read_bytes() == b"a b.png\n\xff.png\n\xc3\xa9\n"
+    assert format_text(replace(TWO, ids=("x", "y", "z")), by_id=True) == "1\tx\n2\ty\n2\tz\n"
+    for text, words in (
+        ("", "row 0 has no id"),
+        ("a\nb", r"row 0 is called 'a\\nb'"),
+        ("\x1b[2J", "is called"),
+    ):
+        with pytest.raises(DataError, match=words):
+            format_text(replace(ONE, ids=("x", text, "z")), by_id=True)
+    with pytest.raises(DataError, match=r"feats\.h5: says nothing of what its rows are called"):
+        format_text(ONE, by_id=True)
     write_index(ONE, tmp_path / "a.npy", False)
     np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), [7, 0, 99])
     write_index(TWO, tmp_path / "b.npy", False)
