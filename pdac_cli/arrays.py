@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, overload, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
 T = TypeVar("T")
+A = TypeVar("A")
+S_co = TypeVar("S_co", covariant=True)
+PIECE_ROWS = 1 << 16  # what is summed up from zero before it is added to the rest, so that it can be done anywhere
 Tick = Callable[[int], None]  # told of work done
 
 
@@ -135,6 +138,62 @@ class Pool(Protocol):
     def map(self, work: Callable[[int, int], T]) -> list[T]:
         """Return work(start, stop) of every block, in order; blocks may be worked on at the same time."""
 
+    def follow(self, begin: Callable[[Pool, int, int], Follower[T]]) -> Followers[T]:
+        """Begin to follow the steps of a method, some rows (start, stop) at a time, each where its rows are."""
+
+
+class Follower(Protocol[S_co]):
+    """What some rows of a pool know of the steps of a method so far."""
+
+    def take(self, step: Any) -> None:
+        """Take in one more step."""
+
+    def answer(self) -> S_co:
+        """Return what these rows say now."""
+
+
+class Followers(Protocol[S_co]):
+    """All rows of a pool, following a method."""
+
+    def step(self, step: Any) -> Sequence[S_co]:
+        """Tell all of one more step, and return their answers in the order of their rows."""
+
+
+@dataclass(frozen=True)
+class PoolUnit:
+    """Some pools that are worked on together, in one place."""
+
+    numbers: Sequence[int]  # of the pools
+    argument: Any = None  # what the work is told beside them
+    size: int = 0  # what progress is told when it is done, where the work cannot tell it
+
+
+class Pools(Protocol):
+    """The pools of a set of rows."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+
+    @overload
+    def __getitem__(self, number: int) -> Pool: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Pool]: ...
+
+    def __iter__(self) -> Iterator[Pool]: ...
+
+    def each(
+        self,
+        work: Callable[[Sequence[Pool], PoolUnit], T],
+        units: Sequence[PoolUnit],
+        tick: Tick = ignore,
+        *,
+        threads: bool = False,
+    ) -> Iterator[T]:
+        """Yield work(pools of the unit, unit) of every unit, in order; they may be worked on anywhere, side by side.
+
+        threads: the work keeps the threads of a process busy by itself, so that there one unit follows the other.
+        """
+
 
 class Rows(Protocol):
     """All rows of a task, as a method sees them; each call is a pass over the source."""
@@ -145,5 +204,8 @@ class Rows(Protocol):
     def scored(self) -> Iterator[Candidates]:
         """Yield all rows once, class by class, with their log-densities, fitted first unless a model is given."""
 
-    def pools(self, joint: bool) -> AbstractContextManager[Sequence[Pool]]:
+    def pieces(self, work: Callable[[Iterator[Candidates]], T]) -> Iterator[T]:
+        """Yield work(rows with ids from k · PIECE_ROWS up to the next) for every k, in order: a pass over all rows."""
+
+    def pools(self, joint: bool) -> AbstractContextManager[Pools]:
         """Give the rows as one pool, or class by class."""

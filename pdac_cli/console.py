@@ -93,6 +93,10 @@ class Progress:
                 self._said = self._clock()
                 self.line(f"{self.title}: {self.text()}")
 
+    def __reduce__(self) -> tuple[Callable[[], Callable[[int], None]], tuple[()]]:
+        """Be heard in this process only: elsewhere nobody is told."""
+        return _silence, ()
+
     def text(self) -> str:
         """Return how much is done of how much, the rate, the time left, and what else there is to say."""
         of = "" if self.total is None else f" of {self.total:,}"
@@ -104,6 +108,14 @@ class Progress:
             if self.total is not None:
                 parts.append(f"{_time_text(max(0, self.total - self.done) / rate)} left")
         return ", ".join([*parts, *([self.more] if self.more else [])])
+
+
+def _silence() -> Callable[[int], None]:
+    return _unheard
+
+
+def _unheard(_done: int) -> None:
+    """Take the place of progress where work was sent."""
 
 
 @contextmanager

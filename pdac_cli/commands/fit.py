@@ -9,7 +9,8 @@ from pdac_cli.engine.plan import count_classes, make_plan
 from pdac_cli.files.results.model import StoredModel, write_model
 from pdac_cli.options.fit import FitOptions
 from pdac_cli.pipeline.fitting import DensitySetup, check_dim, device_of, fit_source
-from pdac_cli.pipeline.row_access import LogitColumns, SourceRows, note_directions, open_input, report_unused_rows
+from pdac_cli.pipeline.row_access import SourceRows, note_directions, open_input, report_unused_rows
+from pdac_cli.pipeline.stored_pools import LogitColumns
 from pdac_cli.reports.table import facts
 from pdac_cli.storage.atomic import check_output
 

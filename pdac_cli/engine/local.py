@@ -1,116 +1,123 @@
-"""Fit and score in this process, classes in parallel on threads."""
+"""The engine without which nothing is installed: everything runs in this process, on threads."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from threading import local
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from pdac_cli.arrays import Candidates, Source, Tick, ignore
-from pdac_cli.density.blocks import ROWS, SEGMENT_ROWS
-from pdac_cli.density.centred import kept_bytes
-from pdac_cli.density.device import NUMPY, Device, Workspace
-from pdac_cli.density.model import Model, Scorer, clipped_components, fit_classes, merge_models
-from pdac_cli.density.projection import fit_dtype
-from pdac_cli.density.sweep import PIECE
-from pdac_cli.engine.grouping import GroupedRows, StoredRows
+from pdac_cli.arrays import PIECE_ROWS, A, Array, Chunk, Follower, Followers, Source, T, Tick, ignore
+from pdac_cli.engine import grouping
+from pdac_cli.engine.grouping import GroupedRows
 from pdac_cli.engine.plan import Classes, Plan
-from pdac_cli.engine.resources import one_blas_thread
-from pdac_cli.engine.scratch import allocator
-from pdac_cli.options.shared import DensityOptions, Solver
-
-WORTH_ESTIMATING = 1 << 26  # numbers in the data: below this a fit takes about as long as the estimate
-_GROUP_ROWS = PIECE * ROWS  # classes are worked on together up to this many rows
+from pdac_cli.engine.protocol import Work
 
 
-def fit(
-    stored: Sequence[GroupedRows],
-    options: DensityOptions,
-    seed: int,
-    plan: Plan,
-    tick: Tick = ignore,
-    device: Device = NUMPY,
-) -> Model:
-    """Fit the projected Gaussian mixture of every class, Eqs. (1)–(8)."""
+@dataclass(frozen=True)
+class InProcess:
+    """Units run in this process; see `protocol.Engine`."""
 
-    def work(group: Sequence[GroupedRows]) -> Model:
-        workspace: Workspace = workspaces.__dict__.setdefault("own", Workspace())
-        model = fit_classes(group, options, seed, device, allocate, workspace)
-        tick(sum(rows.count for rows in group))
-        return model
+    here = True
 
-    counts = [rows.count for rows in stored]
-    plan = fit_plan(plan, counts, stored[0].n_features, stored[0].dtype, options.solver)
-    workspaces = local()
-    allocate = allocator(plan.memory // 8 // plan.jobs)
-    with one_blas_thread(), ThreadPoolExecutor(plan.jobs) as pool:
-        # The largest groups go first, so that none is left over for one thread at the end.
-        groups = sorted(_groups(stored, plan.jobs), key=lambda group: -sum(rows.count for rows in group))
-        return merge_models(list(pool.map(work, groups)))
+    def pieces(
+        self,
+        source: Source,
+        work: Callable[[Iterator[Chunk]], T],
+        plan: Plan,  # noqa: ARG002
+        *,
+        rows: int,
+        logits: bool = False,
+    ) -> Iterator[T]:
+        """Yield work(chunks) of every piece, in order."""
+        return map(work, in_pieces(source.chunks(rows, logits=logits)))
 
+    def grouped(
+        self, source: Source, classes: Classes, plan: Plan, tick: Tick = ignore
+    ) -> AbstractContextManager[Sequence[GroupedRows]]:
+        """Read the source once and give its rows class by class."""
+        return grouping.grouped(source, classes, plan, tick)
 
-def fit_plan(plan: Plan, counts: Iterable[int], n_features: int, dtype: np.dtype[Any], solver: Solver) -> Plan:
-    """Return the plan for fitting classes of these sizes: as many threads as keep their rows in half of the bound."""
-    kept = max(kept_bytes(int(count), n_features, fit_dtype(dtype, solver)) for count in counts)
-    return replace(plan, jobs=max(1, min(plan.jobs, plan.memory // 2 // kept))) if kept else plan
+    def gathered(
+        self, source: Source, classes: Classes, plan: Plan, tick: Tick = ignore
+    ) -> AbstractContextManager[tuple[GroupedRows, Array]]:
+        """Read the source once and give all its rows together, and their class positions."""
+        return grouping.gathered(source, classes, plan, tick)
 
+    def run(self, work: Callable[[A], T], units: Sequence[A], how: Work) -> Iterator[T]:
+        """Yield work(unit) of every unit, in order; a few of them worked on at the same time and few held."""
+        if how.jobs < 2:
+            yield from map(work, units)
+            return
+        with ThreadPoolExecutor(how.jobs) as workers:
+            waiting: deque[Future[T]] = deque()
+            for unit in units:
+                waiting.append(workers.submit(work, unit))
+                if len(waiting) > 2 * how.jobs:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
 
-def score(stored: Sequence[GroupedRows], model: Model, plan: Plan, tick: Tick = ignore) -> Iterator[Candidates]:
-    """Yield log p̂(z) of every row, Eq. (9), class by class; codes are positions in `stored`."""
-    scorer, log_prior = Scorer.of(model), model.log_prior
-    place = np.searchsorted(model.labels, [rows.label for rows in stored])  # of each class in the model
+    def divides(self, size: int) -> bool:  # noqa: ARG002
+        """Return that no unit is too large: rows beyond memory are read from a scratch file."""
+        return False
 
-    def work(piece: tuple[int, int, int]) -> Candidates:
-        code, start, stop = piece
-        rows, c = stored[code], int(place[code])
-        log_p = scorer.log_conditional(rows.read(start, stop), c) + log_prior[c]
-        tick(stop - start)
-        return Candidates(rows.ids(start, stop), np.full(stop - start, code), log_p)
-
-    pieces = [
-        (code, start, min(start + _GROUP_ROWS, rows.count))
-        for code, rows in enumerate(stored)
-        for start in range(0, rows.count, _GROUP_ROWS)
-    ]
-    with one_blas_thread(), ThreadPoolExecutor(plan.jobs) as pool:
-        # A few pieces at a time: results wait in memory until they are taken.
-        for at in range(0, len(pieces), 64):
-            yield from pool.map(work, pieces[at : at + 64])
+    def follow(self, begin: Callable[[int, int], Follower[T]], count: int, size: int) -> Followers[T]:  # noqa: ARG002
+        """Follow a method with all rows at once."""
+        return OneFollower(begin(0, count))
 
 
-def fit_seconds(source: Source, classes: Classes, options: DensityOptions, plan: Plan, device: Device) -> float:
-    """Estimate the seconds of a fit: one chunk is read and one class of the usual size fitted, both on the clock."""
-    start = time.perf_counter()
-    rows = len(next(iter(source.chunks(plan.rows_at_once(source)))).ids)
-    reading = (time.perf_counter() - start) / max(rows, 1) * source.n
-    # A scratch file is written and read again.
-    moving = reading if plan.in_memory(source) else 3 * reading
-    size = int(min(max(np.median(classes.counts), 1), SEGMENT_ROWS))
-    options = clipped_components(options, [size])
-    h = np.random.default_rng(0).standard_normal((size, source.n_features)).astype(source.dtype)
-    sample = StoredRows(0, h, np.arange(size))
-    with one_blas_thread():
-        fit_classes([sample], options, 0, device)  # the first call also loads what it needs
-        start = time.perf_counter()
-        fit_classes([sample], options, 0, device)
-        fitting = (time.perf_counter() - start) / size * float(classes.counts.sum()) / plan.jobs
-    return moving + fitting
+@dataclass(frozen=True)
+class OneFollower:
+    """All rows of a pool in one place; see `arrays.Followers`."""
+
+    follower: Follower[Any]
+
+    def step(self, step: Any) -> list[Any]:
+        """Tell the rows of one more step, and return their answer."""
+        self.follower.take(step)
+        return [self.follower.answer()]
 
 
-def _groups(stored: Sequence[GroupedRows], jobs: int) -> list[list[GroupedRows]]:
-    """Put classes together until a group has enough rows, or a thread its share of all rows."""
-    groups: list[list[GroupedRows]] = [[]]
-    total, done, share, size = sum(rows.count for rows in stored), 0, 0, 0
-    for rows in stored:
-        if groups[-1] and (size + rows.count > _GROUP_ROWS or done * jobs // total > share):
-            groups.append([])
-            share, size = done * jobs // total, 0
-        groups[-1].append(rows)
-        size += rows.count
-        done += rows.count
-    return groups
+def in_pieces(chunks: Iterator[Chunk]) -> Iterator[Iterator[Chunk]]:
+    """Yield the chunks of every piece of the ids, cut where a piece ends; each piece must be used up before the next.
+
+    What is left of a piece that was not used up is passed over.
+    """
+    waiting: deque[Chunk] = deque()
+
+    def fill() -> bool:
+        while not waiting:
+            found = next(chunks, None)
+            if found is None:
+                return False
+            waiting.extend(_cut(found))
+        return True
+
+    def of(piece: int) -> Iterator[Chunk]:
+        while fill() and int(waiting[0].ids[0]) // PIECE_ROWS == piece:
+            yield waiting.popleft()
+
+    while fill():
+        piece = int(waiting[0].ids[0]) // PIECE_ROWS
+        rest = of(piece)
+        yield rest
+        for _ in rest:
+            pass
+
+
+def _cut(chunk: Chunk) -> Iterator[Chunk]:
+    """Yield a chunk's rows of each piece of the ids; ids ascend."""
+    if not len(chunk.ids):
+        return
+    at, end = 0, len(chunk.ids)
+    while at < end:
+        piece = int(chunk.ids[at]) // PIECE_ROWS
+        stop = at + int(chunk.ids[at:].searchsorted((piece + 1) * PIECE_ROWS))
+        part = slice(at, stop)
+        whole = at == 0 and stop == end
+        logits = None if chunk.logits is None else chunk.logits[part]
+        yield chunk if whole else replace(chunk, ids=chunk.ids[part], h=chunk.h[part], y=chunk.y[part], logits=logits)
+        at = stop

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from pdac_cli.arrays import Array, Source
+from pdac_cli.arrays import Array, Chunk, Source
 from pdac_cli.density.blocks import work_dtype
+from pdac_cli.engine.protocol import Engine
 from pdac_cli.engine.resources import default_jobs, default_memory
 from pdac_cli.errors import DataError
 from pdac_cli.options.shared import InputOptions, RunOptions
@@ -37,13 +39,20 @@ class Classes:
         return np.searchsorted(self.labels, y)
 
 
+def _in_process() -> Engine:
+    from pdac_cli.engine.local import InProcess
+
+    return InProcess()
+
+
 @dataclass(frozen=True)
 class Plan:
-    """What a run may use of the machine; nothing here changes the answer."""
+    """What a run may use of the machine, and where its units run; nothing here changes the answer."""
 
     memory: int  # bytes
     jobs: int  # threads
     chunk_rows: int | None = None  # rows read at once, where the user says
+    engine: Engine = field(default_factory=_in_process, compare=False)
 
     def rows_at_once(self, source: Source) -> int:
         """Return how many rows of a source are read at once."""
@@ -55,27 +64,37 @@ class Plan:
         return source.n * source.n_features * source.dtype.itemsize <= self.memory // 2
 
 
-def make_plan(options: InputOptions, run: RunOptions) -> Plan:
-    """Return what the options say and, where they do not, a safe share of the machine."""
+def make_plan(options: InputOptions, run: RunOptions, engine: Engine | None = None) -> Plan:
+    """Return what the options say and, where they do not, a safe share of the machine; by default in this process."""
     memory = run.memory if run.memory is not None else default_memory()
     jobs = run.jobs if run.jobs is not None else default_jobs()
-    return Plan(memory, jobs, options.chunk_rows)
+    return Plan(memory, jobs, options.chunk_rows, engine or _in_process())
 
 
 def count_classes(source: Source, plan: Plan, options: InputOptions) -> Classes:
     """Count each class's usable rows; only where rows may be dropped does this read the features."""
-    counts: dict[int, int] = {}
+    counts: Counter[int] = Counter()
     if options.drop_nonfinite:
-        labels: Iterator[Array] = (chunk.y for chunk in source.chunks(plan.rows_at_once(source)))
+        for found in plan.engine.pieces(source, _counts_of, plan, rows=plan.rows_at_once(source)):
+            counts.update(found)
     else:
-        labels = (y for _, y in source.label_chunks(_LABEL_ROWS))
-    for y in labels:
-        for label, count in zip(*_counted(y), strict=True):
-            counts[int(label)] = counts.get(int(label), 0) + int(count)
+        for _, y in source.label_chunks(_LABEL_ROWS):
+            counts.update(_counts(y))
     if not counts:
         raise DataError("no usable row is left; expected at least one; check --drop-nonfinite and --ignore-label")
     ordered = sorted(counts)
     return Classes(np.array(ordered, np.int64), np.array([counts[label] for label in ordered], np.int64))
+
+
+def _counts_of(chunks: Iterator[Chunk]) -> Counter[int]:
+    counts: Counter[int] = Counter()
+    for chunk in chunks:
+        counts.update(_counts(chunk.y))
+    return counts
+
+
+def _counts(y: Array) -> dict[int, int]:
+    return {int(label): int(count) for label, count in zip(*_counted(y), strict=True)}
 
 
 def _counted(y: Array) -> tuple[Array, Array]:

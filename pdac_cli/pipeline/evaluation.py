@@ -12,7 +12,8 @@ from pdac_cli.arrays import Array, Pool, Source
 from pdac_cli.console import Console
 from pdac_cli.engine.plan import Classes, Plan
 from pdac_cli.pipeline.fitting import DensitySetup
-from pdac_cli.pipeline.row_access import LogitColumns, SourceRows
+from pdac_cli.pipeline.row_access import SourceRows
+from pdac_cli.pipeline.stored_pools import LogitColumns
 from pdac_cli.pipeline.trained_head import train_head
 from pdac_cli.selection.interface import gather
 

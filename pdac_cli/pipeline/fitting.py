@@ -13,9 +13,9 @@ from pdac_cli.console import Console, size_text
 from pdac_cli.density import kernel
 from pdac_cli.density.device import NUMPY, Device
 from pdac_cli.density.model import Model, clipped_components
-from pdac_cli.engine import local
-from pdac_cli.engine.grouping import GroupedRows, grouped
-from pdac_cli.engine.local import WORTH_ESTIMATING, fit_seconds
+from pdac_cli.engine import fitting
+from pdac_cli.engine.fitting import WORTH_ESTIMATING, fit_seconds
+from pdac_cli.engine.grouping import GroupedRows
 from pdac_cli.engine.plan import Classes, Plan
 from pdac_cli.engine.sources import normalized
 from pdac_cli.errors import UsageError
@@ -46,7 +46,7 @@ def scored_rows(
         _fitted(source, classes, setup, plan, console) as (stored, model),
         console.progress("scoring", classes.total) as tick,
     ):
-        yield from local.score(stored, model, plan, tick)
+        yield from fitting.score(stored, model, plan, tick)
 
 
 @contextmanager
@@ -59,13 +59,13 @@ def _fitted(
         _announce_plan(rows, classes, setup, plan, console)
     with ExitStack() as stack:
         with console.progress("reading", classes.total) as tick:
-            stored = stack.enter_context(grouped(rows, classes, plan, tick))
+            stored = stack.enter_context(plan.engine.grouped(rows, classes, plan, tick))
         model = setup.model
         if model is None:
             needed = clipped_components(setup.options, classes.counts.tolist())
             _check_size(needed, len(stored), plan)
             with console.progress("fitting", classes.total) as tick:
-                model = local.fit(stored, needed, setup.seed, plan, tick, setup.device)
+                model = fitting.fit(stored, needed, setup.seed, plan, tick, setup.device)
             _warn_of_small_classes(model, setup.options, console)
         yield stored, model
 
@@ -94,7 +94,7 @@ def _announce_plan(source: Source, classes: Classes, setup: DensitySetup, plan: 
     """Before long work, say what will be done and about how long it takes."""
     if console.quiet or source.n * source.n_features < WORTH_ESTIMATING:
         return
-    plan = local.fit_plan(plan, classes.counts, source.n_features, source.dtype, setup.options.solver)
+    plan = fitting.fit_plan(plan, classes.counts, source.n_features, source.dtype, setup.options.solver)
     seconds = fit_seconds(source, classes, setup.options, plan, setup.device)
     size = source.n * source.n_features * source.dtype.itemsize
     slow = setup.device.is_numpy and kernel.compiled is None

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Generic
 
 import numpy as np
 
-from pdac_cli.arrays import Array, Candidates, Pool, Source, T
+from pdac_cli.arrays import Candidates, Chunk, Pools, Source, T
 from pdac_cli.console import Console
 from pdac_cli.density.common_rows import common_width
 from pdac_cli.density.relative import CommonSpace
-from pdac_cli.engine.grouping import GroupedRows, gathered, grouped
 from pdac_cli.engine.plan import Classes, Plan
 from pdac_cli.engine.resources import one_blas_thread
 from pdac_cli.engine.sources import narrowed, with_logits_beside
@@ -22,7 +21,7 @@ from pdac_cli.errors import DataError
 from pdac_cli.files.features import FeatureSet, open_features
 from pdac_cli.options.shared import InputOptions
 from pdac_cli.pipeline.fitting import DensitySetup, scored_rows
-from pdac_cli.selection.interface import blocks
+from pdac_cli.pipeline.stored_pools import LogitColumns, PoolRows, StoredPools
 from pdac_cli.selection.judging import common_space
 
 
@@ -49,14 +48,6 @@ def note_directions(n_features: int, console: Console) -> None:
         console.note(f"note: {n_features:,} features are compared in {width:,} directions: random signed sums of them")
 
 
-@dataclass(frozen=True)
-class LogitColumns:
-    """Which column of the logits is each class's."""
-
-    n_logits: int  # K; 0: none are needed
-    of_class: Array  # (C,)
-
-
 def logit_columns(source: Source, classes: Classes, plan: Plan) -> LogitColumns:
     """Return the columns, having checked that every class has one."""
     if source.logit_labels is not None:
@@ -69,48 +60,6 @@ def logit_columns(source: Source, classes: Classes, plan: Plan) -> LogitColumns:
             f"{classes.labels[-1]:,}; expected a column for every label from 0 on; train a head with --head"
         )
     return LogitColumns(width, classes.labels)
-
-
-@dataclass(frozen=True)
-class StoredPool:
-    """Rows in memory or in a scratch file; see `arrays.Pool`."""
-
-    key: tuple[int, ...]
-    rows: GroupedRows  # features, then logits
-    codes: Array
-    targets: Array
-    n_features: int
-    workers: ThreadPoolExecutor | None
-    ids: Array = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Read the ids once."""
-        object.__setattr__(self, "ids", self.rows.ids(0, self.count))
-
-    @property
-    def count(self) -> int:
-        """How many rows there are."""
-        return self.rows.count
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """What features are given as."""
-        return self.rows.dtype
-
-    def read(self, start: int, stop: int) -> Array:
-        """Return the features of rows start to stop."""
-        return self.rows.read(start, stop)[:, : self.n_features]
-
-    def logits(self, start: int, stop: int) -> Array:
-        """Return the logits of rows start to stop."""
-        return self.rows.read(start, stop)[:, self.n_features :]
-
-    def map(self, work: Callable[[int, int], T]) -> list[T]:
-        """Return work(start, stop) of every block, in order."""
-        cuts = list(blocks(self.count))
-        if self.workers is None or len(cuts) == 1:
-            return [work(start, stop) for start, stop in cuts]
-        return list(self.workers.map(lambda cut: work(*cut), cuts))
 
 
 @dataclass(frozen=True)
@@ -127,12 +76,14 @@ class SourceRows:
 
     def candidates(self) -> Iterator[Candidates]:
         """Yield all rows once, in order of their ids."""
-        with_logits = self.columns.n_logits > 0
-        source = narrowed(self.source) if self.narrow else self.source
-        rows = self.plan.rows_at_once(with_logits_beside(self.source, self.columns.n_logits))
-        for chunk in source.chunks(rows, logits=with_logits):
-            codes = self.classes.codes(chunk.y)
-            yield Candidates(chunk.ids, codes, None, chunk.h, chunk.logits, self.columns.of_class[codes])
+        given, rows = self._given()
+        return map(self._candidates(), given.chunks(rows, logits=self.columns.n_logits > 0))
+
+    def pieces(self, work: Callable[[Iterator[Candidates]], T]) -> Iterator[T]:
+        """Yield work(rows) of every piece of the ids, in order."""
+        given, rows = self._given()
+        logits = self.columns.n_logits > 0
+        return self.plan.engine.pieces(given, _PieceWork(work, self._candidates()), self.plan, rows=rows, logits=logits)
 
     def scored(self) -> Iterator[Candidates]:
         """Yield all rows once, class by class, with their densities."""
@@ -141,25 +92,55 @@ class SourceRows:
     def common_space(self) -> CommonSpace:
         """Fit the density that all classes share, Eq. (23)."""
         with self.pools(joint=False) as pools:
-            return common_space(pools, self.density.options.normalize, self.plan.jobs)
+            return common_space(pools, self.density.options.normalize)
 
     @contextmanager
-    def pools(self, joint: bool) -> Iterator[Sequence[Pool]]:
+    def pools(self, joint: bool) -> Iterator[Pools]:
         """Store the rows and give them as one pool, or class by class."""
         given = narrowed(self.source) if self.narrow else self.source
-        source, n_features = with_logits_beside(given, self.columns.n_logits), given.n_features
+        source, engine = with_logits_beside(given, self.columns.n_logits), self.plan.engine
         with ExitStack() as stack:
-            groups: list[tuple[tuple[int, ...], GroupedRows, Array]] = []
             with self.console.progress("reading", self.classes.total) as tick:
                 if joint:
-                    rows, codes = stack.enter_context(gathered(source, self.classes, self.plan, tick))
-                    groups.append(((), rows, codes))
+                    rows, codes = stack.enter_context(engine.gathered(source, self.classes, self.plan, tick))
+                    groups = [PoolRows((), rows, codes, given.n_features, self.columns)]
                 else:
-                    stored = stack.enter_context(grouped(source, self.classes, self.plan, tick))
-                    groups += [((rows.label,), rows, np.full(rows.count, c)) for c, rows in enumerate(stored)]
+                    stored = stack.enter_context(engine.grouped(source, self.classes, self.plan, tick))
+                    groups = [
+                        PoolRows((rows.label,), rows, c, given.n_features, self.columns)
+                        for c, rows in enumerate(stored)
+                    ]
             stack.enter_context(one_blas_thread())
             workers = stack.enter_context(ThreadPoolExecutor(self.plan.jobs)) if self.plan.jobs > 1 else None
-            yield [
-                StoredPool(key, rows, codes, self.columns.of_class[codes], n_features, workers)
-                for key, rows, codes in groups
-            ]
+            yield StoredPools(groups, self.plan, workers)
+
+    def _given(self) -> tuple[Source, int]:
+        """Return the rows as methods see them that go through them once, and how many are read at once."""
+        rows = self.plan.rows_at_once(with_logits_beside(self.source, self.columns.n_logits))
+        return (narrowed(self.source) if self.narrow else self.source), rows
+
+    def _candidates(self) -> _CandidatesOf:
+        return _CandidatesOf(self.classes, self.columns)
+
+
+@dataclass(frozen=True)
+class _CandidatesOf:
+    """Turns chunks into rows that may be chosen."""
+
+    classes: Classes
+    columns: LogitColumns
+
+    def __call__(self, chunk: Chunk) -> Candidates:
+        codes = self.classes.codes(chunk.y)
+        return Candidates(chunk.ids, codes, None, chunk.h, chunk.logits, self.columns.of_class[codes])
+
+
+@dataclass(frozen=True)
+class _PieceWork(Generic[T]):
+    """Work on the rows of a piece, as an engine gives them."""
+
+    work: Callable[[Iterator[Candidates]], T]
+    candidates: _CandidatesOf
+
+    def __call__(self, chunks: Iterator[Chunk]) -> T:
+        return self.work(map(self.candidates, chunks))

@@ -19,7 +19,8 @@ from pdac_cli.files.results.model import StoredModel, check_fits, read_model
 from pdac_cli.options.select import Allocation, DensityKind, SelectOptions, SteerBy
 from pdac_cli.pipeline.fitting import DensitySetup, check_dim, device_of
 from pdac_cli.pipeline.replay_buffer import ShrunkBuffer, join, shrink_buffer, stored_rows
-from pdac_cli.pipeline.row_access import LogitColumns, SourceRows, logit_columns, note_directions
+from pdac_cli.pipeline.row_access import SourceRows, logit_columns, note_directions
+from pdac_cli.pipeline.stored_pools import LogitColumns
 from pdac_cli.pipeline.trained_head import train_on_source
 from pdac_cli.selection.interface import Answer, DrawRule, Method, Reference, Request
 

@@ -5,13 +5,26 @@ Each step needs the distances of all rows to one: |h − c|² = |h|² − 2 h·c
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from pdac_cli.arrays import Array, Pool, Rows
 from pdac_cli.options.select import Allocation
 from pdac_cli.rng import Purpose, generator
 from pdac_cli.selection.eviction import Evict
-from pdac_cli.selection.interface import Answer, Method, Picked, ProgressSteps, Request, product_a_row, within_pools
+from pdac_cli.selection.interface import (
+    Answer,
+    Best,
+    Method,
+    Picked,
+    ProgressSteps,
+    Request,
+    largest,
+    over_blocks,
+    product_a_row,
+    within_pools,
+)
 
 
 def kcenter(rows: Rows, request: Request) -> Answer:
@@ -25,16 +38,17 @@ def kmeans(rows: Rows, request: Request) -> Answer:
 
 
 class Distances:
-    """Squared Euclidean distances of every row of a pool to one of them.
+    """Squared Euclidean distances of rows of a pool (start to stop) to one of them.
 
     Rows are compared relative to their mean: without that, features far from the origin would lose their differences
     to rounding.  The product is in the features' own precision, everything else in float64.
     """
 
-    def __init__(self, pool: Pool) -> None:
-        self.pool = pool
-        self.mean = np.sum(pool.map(lambda a, b: pool.read(a, b).sum(axis=0, dtype=np.float64)), axis=0) / pool.count
-        self.norms = np.concatenate(pool.map(self._norms))  # (n,) |h − mean|²
+    def __init__(self, pool: Pool, mean: Array | None = None, start: int = 0, stop: int | None = None) -> None:
+        self.pool, self.mean = pool, pool_mean(pool) if mean is None else mean
+        self.start = start
+        self.stop: int = pool.count if stop is None else stop
+        self.norms = over_blocks(pool, start, self.stop, self._norms)  # |h − mean|²
 
     def _norms(self, start: int, stop: int) -> Array:
         centred = self.pool.read(start, stop) - self.mean
@@ -42,29 +56,67 @@ class Distances:
         return norms
 
     def to(self, place: int) -> Array:
-        """Return |h − c|² of all rows, c the row at `place`: (n,)."""
-        c = (self.pool.read(place, place + 1)[0] - self.mean).astype(self.pool.dtype)
-        product = np.concatenate(self.pool.map(lambda a, b: self.pool.read(a, b) @ c))
+        """Return |h − c|² of these rows, c the row of the pool at `place`: (n,)."""
+        return self.to_row(self.pool.read(place, place + 1)[0])
+
+    def to_row(self, row: Array) -> Array:
+        """Return |h − c|² of these rows, c one of the pool: (D,) -> (n,)."""
+        centred = row - self.mean
+        norm = np.einsum("nd,nd->n", centred[None], centred[None])[0]
+        c = centred.astype(self.pool.dtype)
+        product = over_blocks(self.pool, self.start, self.stop, lambda a, b: self.pool.read(a, b) @ c)
         out = product.astype(np.float64)
         out -= self.mean @ c
         out *= -2
         out += self.norms
-        out += self.norms[place]
+        out += norm
         return np.maximum(out, 0.0, out=out)
+
+
+def pool_mean(pool: Pool) -> Array:
+    """Return the mean of all rows, (D,), in float64."""
+    mean: Array = np.sum(pool.map(partial(_block_sum, pool)), axis=0) / pool.count
+    return mean
+
+
+def _block_sum(pool: Pool, start: int, stop: int) -> Array:
+    total: Array = pool.read(start, stop).sum(axis=0, dtype=np.float64)
+    return total
 
 
 def farthest_first(pool: Pool, quota: int, request: Request) -> Picked:
     """Return the first row, then again and again the row farthest from those chosen, the earliest of equals."""
-    distances, progress = Distances(pool), ProgressSteps(request.tick, quota, quota)
-    nearest = np.full(pool.count, np.inf)
-    chosen = [0]
+    progress, chosen = ProgressSteps(request.tick, quota, quota), [0]
+    followers, row = pool.follow(partial(_Nearest, pool_mean(pool))), pool.read(0, 1)[0]
     for _ in range(quota - 1):
-        np.minimum(nearest, distances.to(chosen[-1]), out=nearest)
-        nearest[chosen[-1]] = -1.0  # never again, not even among duplicates
-        chosen.append(int(np.argmax(nearest)))
+        best = largest(followers.step((chosen[-1], row)))
+        row = best.row
+        chosen.append(best.place)
         progress.step()
     progress.step()
     return Picked(np.array(chosen))
+
+
+class _Nearest:
+    """Some rows of a pool and how far each is from the nearest chosen one; see `arrays.Follower`."""
+
+    def __init__(self, mean: Array, pool: Pool, start: int, stop: int) -> None:
+        self._pool, self._start, self._stop = pool, start, stop
+        self._distances = Distances(pool, mean, start, stop)
+        self._nearest = np.full(stop - start, np.inf)
+
+    def take(self, step: tuple[int, Array]) -> None:
+        """Take in a row that was chosen."""
+        place, row = step
+        np.minimum(self._nearest, self._distances.to_row(row), out=self._nearest)
+        if self._start <= place < self._stop:
+            self._nearest[place - self._start] = -1.0  # never again, not even among duplicates
+
+    def answer(self) -> Best:
+        """Return the farthest of these rows."""
+        at = int(np.argmax(self._nearest))
+        place = self._start + at
+        return Best(float(self._nearest[at]), place, self._pool.read(place, place + 1)[0])
 
 
 def squared_distance_seeding(pool: Pool, quota: int, request: Request) -> Picked:

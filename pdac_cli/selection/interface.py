@@ -8,13 +8,14 @@ the answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pdac_cli.arrays import Array, Pool, Rows, Tick, ignore
+from pdac_cli.arrays import Array, Pool, PoolUnit, Rows, Tick, ignore
 from pdac_cli.options.methods import OwnOptions
 from pdac_cli.options.select import Allocation
 from pdac_cli.rng import Purpose, row_uniforms
@@ -25,6 +26,7 @@ from pdac_cli.selection.sampling import Ranking, TopK
 if TYPE_CHECKING:
     from pdac_cli.density.relative import CommonSpace
 
+_GROUP_ROWS, _GROUPS = 4096, 1024
 BLOCK = 2048  # rows worked on at once: 4 MB of 512 features, enough to hide Python's part
 # How much longer a multiplication takes than in a product of square matrices, as measured: with one vector it waits for
 # memory, with a few columns there are exponentials between the products.
@@ -113,19 +115,25 @@ def within_pools(pick: Callable[[Pool, int, Request], Picked], rows: Rows, reque
     """Pick from every pool its share and join the lists, so that every beginning has the pools in proportion."""
     ids, codes, scores, where = [], [], [], []
     with rows.pools(request.joint) as pools:
-        for pool, quota in zip(pools, request.quotas().tolist(), strict=True):
-            if quota == 0:
-                continue
-            picked = pick(pool, quota, request)
-            ids.append(pool.ids[picked.places])
-            codes.append(pool.codes[picked.places])
-            if picked.score is not None:
-                scores.append(picked.score)
-            where.append(places(quota))
+        units = [PoolUnit((k,), quota, quota) for k, quota in enumerate(request.quotas().tolist()) if quota]
+        for found in pools.each(partial(_pick_from, pick, request), units, request.tick, threads=True):
+            ids.append(found.ids)
+            codes.append(found.codes)
+            if found.score is not None:
+                scores.append(found.score)
+            where.append(places(len(found.ids)))
     joined = np.concatenate(ids)
     order = np.lexsort((joined, np.concatenate(where)))
     score = np.concatenate(scores)[order].astype(np.float64) if scores else None
     return Answer(Ranking(joined[order], np.concatenate(codes)[order], score=score))
+
+
+def _pick_from(
+    pick: Callable[[Pool, int, Request], Picked], request: Request, pools: Sequence[Pool], unit: PoolUnit
+) -> Ranking:
+    (pool,) = pools
+    picked = pick(pool, unit.argument, request)
+    return Ranking(pool.ids[picked.places], pool.codes[picked.places], score=picked.score)
 
 
 def best_of_pool(pool: Pool, key: Array, score: Array, request: Request) -> Answer:
@@ -146,6 +154,27 @@ def blocks(count: int) -> Iterator[tuple[int, int]]:
         yield start, min(start + BLOCK, count)
 
 
+def over_blocks(pool: Pool, start: int, stop: int, work: Callable[[int, int], Array]) -> Array:
+    """Return what work(start, stop) of every block of some rows gives, joined; of all rows on the pool's threads."""
+    if (start, stop) == (0, pool.count):
+        return np.concatenate(pool.map(work))
+    return np.concatenate([work(at, min(at + BLOCK, stop)) for at in range(start, stop, BLOCK)])
+
+
+@dataclass(frozen=True)
+class Best:
+    """The row of some that a method would choose next."""
+
+    gain: float
+    place: int  # in the pool
+    row: Array  # (D,)
+
+
+def largest(found: Sequence[Best]) -> Best:
+    """Return the best of all rows, the earliest of equals."""
+    return max(found, key=lambda best: best.gain)
+
+
 def gather(read: Callable[[int, int], Array], places: Array) -> Array:
     """Return rows at any places of a pool by its `read` or `logits`: places (k,) -> (k, …)."""
     return np.concatenate([read(int(k), int(k) + 1) for k in places])
@@ -156,6 +185,24 @@ def random_places(pool: Pool, free: Array, count: int, request: Request) -> Arra
     noise = np.where(free, row_uniforms(request.seed, Purpose.FILL, pool.ids, *pool.key), np.inf)
     places: Array = np.argsort(noise, kind="stable")[:count]
     return places
+
+
+def class_groups(counts: Array) -> list[tuple[int, ...]]:
+    """Return the classes (C,) in groups: what is worked on together and summed up before it is added to the rest.
+
+    The groups follow from the counts alone, so that sums come to the same wherever they are made.  There are about
+    1,024 at most; few classes of few rows are one.
+    """
+    wanted = max(_GROUP_ROWS, int(counts.sum()) // _GROUPS)
+    groups: list[list[int]] = [[]]
+    rows = 0
+    for code, count in enumerate(counts.tolist()):
+        if groups[-1] and rows + count > wanted:
+            groups.append([])
+            rows = 0
+        groups[-1].append(code)
+        rows += count
+    return [tuple(group) for group in groups]
 
 
 class ProgressSteps:

@@ -6,34 +6,36 @@ fixed size and summed in order, so that neither threads nor memory change a bit.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 
-from pdac_cli.arrays import Array, Pool, Rows
+from pdac_cli.arrays import Array, Pool, Pools, PoolUnit, Rows
 from pdac_cli.density.common_rows import unit_rows
 from pdac_cli.density.relative import Calibration, ClassMoments, CommonSpace, Judged, calibrate, judge
 from pdac_cli.rng import Purpose, row_uniforms
 from pdac_cli.selection.budget import places
-from pdac_cli.selection.interface import BLOCK, Request, Suspects, blocks
-from pdac_cli.selection.sampling import Ranking, keys
+from pdac_cli.selection.interface import BLOCK, Request, Suspects, blocks, class_groups, gather
+from pdac_cli.selection.sampling import EffectiveSize, Ranking, keys
 
-T = TypeVar("T")
 _CALIBRATION_ROWS = 20_000  # that τ and ε are fitted to,
 _CALIBRATION_SCORES = 4_000_000  # or fewer, where there are many classes,
 _LEAST_ROWS = 2_000  # but so many
 _SCORES = 1 << 21  # computed at once: 16 MB
+_SPARSE = 64  # of a block fewer rows than one in so many are read one by one
 
 
 class RowDensity(Protocol):
     """Judges the rows of a class, and says what a row is to the density."""
 
-    def judged(self, pool: Pool, code: int) -> Judged:
-        """Judge all rows of a class."""
+    def judged(self, pool: Pool, code: int, own: Array | None) -> Judged:
+        """Judge all rows of a class, given what is known of these rows alone."""
+
+    def own(self, code: int) -> Array | None:
+        """Return what is known of the rows of one class alone: where its rows are sent, that goes with them."""
 
     def rows(self, h: Array) -> Array:
         """Return rows as the density takes them: (n, D) -> (n, D)."""
@@ -52,9 +54,17 @@ class ClassDensity:
                 found[code].append(np.stack([some.ids, some.log_p])[:, some.codes == code])
         self._log_p = [np.concatenate(parts, axis=1) if parts else np.empty((2, 0)) for parts in found]
 
-    def judged(self, pool: Pool, code: int) -> Judged:
+    def own(self, code: int) -> Array:
+        """Return ids and log-densities of the rows of a class: (2, n)."""
+        return self._log_p[code]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Be sent without the densities, which go with the rows."""
+        return _no_densities, (self._normalize,)
+
+    def judged(self, pool: Pool, code: int, own: Array | None) -> Judged:
         """Give all rows of a class their log-density; none is suspect, and all count alike."""
-        ids, log_p = self._log_p[code]
+        ids, log_p = self._log_p[code] if own is None else own
         log_p = log_p[np.argsort(ids, kind="stable")]
         ones = np.ones(pool.count)
         return Judged(log_p - log_p.max(initial=0.0), ones, np.full(pool.count, code), log_p, ones)
@@ -64,13 +74,22 @@ class ClassDensity:
         return unit_rows(h) if self._normalize else h
 
 
+def _no_densities(normalize: bool) -> ClassDensity:
+    density = ClassDensity.__new__(ClassDensity)
+    density._normalize, density._log_p = normalize, []
+    return density
+
+
 class RelativeDensity:
     """Judges the rows of a class by the other classes."""
 
     def __init__(self, space: CommonSpace) -> None:
         self.rows, self._space, self._gaussian = space.rows, space, space.gaussian
 
-    def judged(self, pool: Pool, code: int) -> Judged:
+    def own(self, code: int) -> None:
+        """Return nothing: rows are judged by what all classes share."""
+
+    def judged(self, pool: Pool, code: int, own: Array | None) -> Judged:  # noqa: ARG002
         """Judge all rows of a class."""
         counts = self._gaussian.counts
         if self._space.counted and counts[code] < 2:
@@ -82,30 +101,16 @@ class RelativeDensity:
         return Judged.joined(parts)
 
 
-def common_space(pools: Sequence[Pool], normalize: bool, jobs: int) -> CommonSpace:
+def common_space(pools: Pools, normalize: bool) -> CommonSpace:
     """Gather the moments of the classes' rows and fit τ and ε to a part of them."""
     moments = ClassMoments.empty(len(pools), pools[0].n_features)
-    counts, mean = moments.counts, moments.mean
     found = CommonSpace(moments, Calibration(), normalize)
-    for code, (own, scatter) in enumerate(in_order(lambda c: _moments(pools[c], found.rows), len(pools), jobs)):
-        counts[code], mean[code] = pools[code].count, own
+    moments.counts[:] = [pool.count for pool in pools]
+    groups = [PoolUnit(group) for group in class_groups(moments.counts)]
+    for unit, (means, scatter) in zip(groups, pools.each(partial(_moments, normalize), groups), strict=True):
+        moments.mean[list(unit.numbers)] = means
         moments.scatter[...] += scatter
     return replace(found, calibration=_calibration(pools, found))
-
-
-def in_order(work: Callable[[int], T], count: int, jobs: int) -> Iterator[T]:
-    """Yield work(0), work(1), …, a few of them worked on at the same time and few held."""
-    if jobs < 2:
-        yield from map(work, range(count))
-        return
-    with ThreadPoolExecutor(jobs) as workers:
-        waiting: deque[Future[T]] = deque()
-        for k in range(count):
-            waiting.append(workers.submit(work, k))
-            if len(waiting) > 2 * jobs:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
 
 
 @dataclass(frozen=True)
@@ -140,6 +145,22 @@ def joined(chosen: Sequence[tuple[ClassDraw, Array]]) -> Ranking:
     return Ranking(ids[order], codes[order], log_p=log_p[order], score=np.exp(log_r[order]))
 
 
+@dataclass(frozen=True)
+class Doubtful:
+    """Rows of one class whose label is more likely wrong than right, Eq. (26)."""
+
+    rows: int  # of the class
+    wrong: float  # how many labels are expected to be wrong
+    ids: Array  # (s,)
+    likely: Array  # (s,) the likeliest other class
+
+    @classmethod
+    def of(cls, ids: Array, judged: Judged) -> Doubtful:
+        """Find them among the rows of a class."""
+        at = np.flatnonzero(judged.right < 0.5)
+        return cls(len(ids), float(np.sum(1 - judged.right)), ids[at], judged.likely[at])
+
+
 class SuspectLabels:
     """Rows whose label is more likely wrong than right, Eq. (26), gathered class by class."""
 
@@ -150,15 +171,14 @@ class SuspectLabels:
         self._codes: list[Array] = []
         self._likely: list[Array] = []
 
-    def add(self, ids: Array, judged: Judged, code: int) -> None:
-        """Take in the rows of a class."""
-        doubtful = np.flatnonzero(judged.right < 0.5)
-        self.rows += len(ids)
-        self.wrong += float(np.sum(1 - judged.right))
-        self.counts[code] += len(doubtful)
-        self._ids.append(ids[doubtful])
-        self._codes.append(np.full(len(doubtful), code))
-        self._likely.append(judged.likely[doubtful])
+    def add(self, found: Doubtful, code: int) -> None:
+        """Take in those of a class."""
+        self.rows += found.rows
+        self.wrong += found.wrong
+        self.counts[code] += len(found.ids)
+        self._ids.append(found.ids)
+        self._codes.append(np.full(len(found.ids), code))
+        self._likely.append(found.likely)
 
     def found(self) -> Suspects:
         """Return them, in order of their ids."""
@@ -168,7 +188,37 @@ class SuspectLabels:
         return Suspects(ids[order], codes, likely, self.wrong / max(self.rows, 1))
 
 
-def _moments(pool: Pool, rows: Callable[[Array], Array]) -> tuple[Array, Array]:
+@dataclass(frozen=True)
+class JudgedClass:
+    """What is left of the rows of one class when they have been judged."""
+
+    code: int
+    size: EffectiveSize  # of this class alone
+    doubtful: Doubtful
+
+    @classmethod
+    def of(cls, pool: Pool, code: int, judged: Judged, request: Request) -> JudgedClass:
+        """Sum up the rows of a class."""
+        size = EffectiveSize(1)
+        size.add(request.temperature * judged.log_r, np.zeros(pool.count, np.int64))
+        return cls(code, size, Doubtful.of(pool.ids, judged))
+
+
+def _moments(normalize: bool, pools: Sequence[Pool], _unit: PoolUnit) -> tuple[Array, Array]:
+    """Return the means of some classes, and the sum of their scatters: (g, D), (D, D)."""
+    means, scatter = [], np.zeros((pools[0].n_features, pools[0].n_features))
+    for pool in pools:
+        mean, own = _class_moments(pool, unit_rows if normalize else _as_they_are)
+        means.append(mean)
+        scatter += own
+    return np.stack(means), scatter
+
+
+def _as_they_are(h: Array) -> Array:
+    return h
+
+
+def _class_moments(pool: Pool, rows: Callable[[Array], Array]) -> tuple[Array, Array]:
     """Return the mean and the scatter of a class's rows: (D,), (D, D)."""
     total, second = np.zeros(pool.n_features), np.zeros((pool.n_features, pool.n_features))
     near: Array | None = None  # a point near the mean, so that no digits are lost
@@ -184,22 +234,35 @@ def _moments(pool: Pool, rows: Callable[[Array], Array]) -> tuple[Array, Array]:
     return near + shift, second - pool.count * np.outer(shift, shift)
 
 
-def _calibration(pools: Sequence[Pool], space: CommonSpace) -> Calibration:
+def _calibration(pools: Pools, space: CommonSpace) -> Calibration:
     """Fit τ and ε to rows chosen by their ids alone."""
-    judged = [code for code, pool in enumerate(pools) if pool.count > 1]
-    rows = sum(pools[code].count for code in judged)
-    if np.count_nonzero(space.moments.counts) < 2 or rows < 2:
+    counts = space.moments.counts
+    rows = int(counts[counts > 1].sum())
+    if np.count_nonzero(counts) < 2 or rows < 2:
         return Calibration()
     wanted = max(_LEAST_ROWS, min(_CALIBRATION_ROWS, _CALIBRATION_SCORES // len(pools)))
-    scores, codes = [], []
-    for code in judged:
-        some = row_uniforms(0, Purpose.CANDIDATE, pools[code].ids) < wanted / rows
-        for start, stop in blocks(pools[code].count):
-            if some[start:stop].any():
-                u = space.rows(pools[code].read(start, stop)[some[start:stop]])
-                scores.append(space.scores(u, code))
-                codes.append(np.full(len(u), code))
-    return calibrate(np.concatenate(scores), np.concatenate(codes)) if scores else Calibration()
+    groups = [tuple(k for k in group if counts[k] > 1) for group in class_groups(counts)]
+    units = [PoolUnit(group) for group in groups if group]
+    _ = space.gaussian  # once, here
+    found = [part for parts in pools.each(partial(_scores, space, wanted / rows), units) for part in parts]
+    if not found:
+        return Calibration()
+    scores, codes = zip(*found, strict=True)
+    return calibrate(np.concatenate(scores), np.concatenate(codes))
+
+
+def _scores(space: CommonSpace, share: float, pools: Sequence[Pool], unit: PoolUnit) -> list[tuple[Array, Array]]:
+    """Return the scores of a share of the rows of some classes, and their classes, block by block."""
+    found = []
+    for pool, code in zip(pools, unit.numbers, strict=True):
+        some = row_uniforms(0, Purpose.CANDIDATE, pool.ids) < share
+        for start, stop in blocks(pool.count):
+            at = np.flatnonzero(some[start:stop])
+            if len(at):
+                few = len(at) * _SPARSE < stop - start
+                h = gather(pool.read, start + at) if few else pool.read(start, stop)[at]
+                found.append((space.scores(space.rows(h), code), np.full(len(at), code)))
+    return found
 
 
 def _cuts(count: int, classes: int) -> Iterator[tuple[int, int]]:

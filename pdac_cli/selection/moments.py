@@ -1,17 +1,19 @@
 """One pass over all rows: the moments of their density and some rows of each class to choose from.
 
-Memory is D × D numbers and the rows kept, however many rows there are.  Rows are taken in blocks of fixed size in the
-order of their ids, so that how they were read does not change a bit.
+Memory is D × D numbers and the rows kept, however many rows there are.  The rows of each piece of the ids are taken in
+blocks of fixed size and summed from zero, and the pieces are added up in order, so that neither how rows were read nor
+where changes a bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from pdac_cli.arrays import Array, Rows
+from pdac_cli.arrays import Array, Candidates, Rows
 from pdac_cli.errors import DataError, UsageError
 from pdac_cli.rng import Purpose, row_uniforms
 from pdac_cli.selection.interface import BLOCK
@@ -57,19 +59,42 @@ class MomentsAndSample:
 
 def moments_and_sample(rows: Rows, counts: Array, weights: Array, limits: Array, memory: int) -> MomentsAndSample:
     """Go once through all rows: the classes' counts, weights and numbers of rows to keep, each (C,)."""
-    moments: WeightedMoments | None = None
-    sample = _Sample(limits)
+    first = next(_blocks(rows.candidates()), None)
+    if first is None:
+        raise DataError("no rows to choose from; expected at least one")
+    _check_memory(first[2], int(limits.sum()), memory)
     each = np.divide(weights, counts, out=np.zeros(len(counts)), where=counts > 0)
-    for ids, codes, h in _blocks(rows):
-        if moments is None:
-            _check_memory(h, int(limits.sum()), memory)
-            moments = WeightedMoments(h, weights)
+    # By chance a class may have fewer rows below the bar than it is to keep: then all of its rows are looked at.
+    for bar in (_likely_bar(limits, counts), np.where(limits > 0, np.inf, -np.inf)):
+        moments, sample = WeightedMoments.of(first[2], weights), _Sample(limits, bar)
+        for part, found in rows.pieces(partial(_piece, moments.empty(), limits, bar, each)):
+            moments.merge(part)
+            for ids, codes, h in found:
+                sample.add(ids, codes, h)
+        kept = sample.rows()
+        if kept is not None and np.array_equal(np.bincount(kept[1], minlength=len(counts)), np.minimum(limits, counts)):
+            break
+    if kept is None:
+        kept = first[0][:0], first[1][:0], first[2][:0]
+    return MomentsAndSample(weights, *moments.standardised(), *kept)
+
+
+def _piece(
+    moments: WeightedMoments, limits: Array, bar: Array, each: Array, some: Iterator[Candidates]
+) -> tuple[WeightedMoments, list[tuple[Array, Array, Array]]]:
+    """Return the moments of a piece of the rows, and which of them may be kept."""
+    moments, sample = moments.empty(), _Sample(limits, bar)
+    for ids, codes, h in _blocks(some):
         moments.add(h, codes, each[codes])
         sample.add(ids, codes, h)
-    if moments is None:
-        raise DataError("no rows to choose from; expected at least one")
-    scale, first, second = moments.standardised()
-    return MomentsAndSample(weights, scale, first, second, *sample.rows())
+    kept = sample.rows()
+    return moments, [] if kept is None else [kept]
+
+
+def _likely_bar(limits: Array, counts: Array) -> Array:
+    """Return numbers that enough rows of each class are below, all but certainly: (C,)."""
+    wanted = limits + 8 * np.sqrt(limits) + 16
+    return np.where(limits <= 0, -np.inf, np.where(wanted < counts, wanted / np.maximum(counts, 1), np.inf))
 
 
 def _check_memory(h: Array, kept: int, memory: int) -> None:
@@ -82,11 +107,11 @@ def _check_memory(h: Array, kept: int, memory: int) -> None:
         )
 
 
-def _blocks(rows: Rows) -> Iterator[tuple[Array, Array, Array]]:
-    """Yield ids, classes and features of all rows, BLOCK at a time, as float32 or float64."""
+def _blocks(candidates: Iterator[Candidates]) -> Iterator[tuple[Array, Array, Array]]:
+    """Yield ids, classes and features of rows, BLOCK at a time, as float32 or float64."""
     held: list[tuple[Array, Array, Array]] = []
     count = 0
-    for some in rows.candidates():
+    for some in candidates:
         if some.h is None:
             raise ValueError("given without features")
         h = some.h.astype(np.result_type(some.h, np.float32), copy=False)
@@ -107,12 +132,35 @@ def _blocks(rows: Rows) -> Iterator[tuple[Array, Array, Array]]:
 class WeightedMoments:
     """Weighted sums of rows and of their products; each block's about its own mean, so that no digits are lost."""
 
-    def __init__(self, h: Array, weights: Array) -> None:
+    def __init__(self, unit: Array, weights: Array) -> None:
+        self.unit, self.weights = unit, weights  # (D,), (C,)
+        self.within, self.between = np.zeros((len(unit), len(unit))), np.zeros((len(unit), len(unit)))
+        self.sums = np.zeros((len(unit), len(weights)))
+
+    @classmethod
+    def of(cls, h: Array, weights: Array) -> WeightedMoments:
+        """Return the moments of no rows, in units of some (n, D) like those to come."""
         largest = np.abs(h).max(axis=0).astype(np.float64)
-        self.unit = np.exp2(np.round(np.log2(np.where(largest > 0, largest, 1.0))))
-        n_features, self.weights = h.shape[1], weights  # (C,)
-        self.within, self.between = np.zeros((n_features, n_features)), np.zeros((n_features, n_features))
-        self.sums = np.zeros((n_features, len(weights)))
+        return cls(np.exp2(np.round(np.log2(np.where(largest > 0, largest, 1.0)))), weights)
+
+    def empty(self) -> WeightedMoments:
+        """Return the moments of no rows, to be merged with these."""
+        return WeightedMoments(self.unit, self.weights)
+
+    def of_classes(self, codes: Sequence[int]) -> WeightedMoments:
+        """Return the moments of no rows of some of the classes."""
+        return WeightedMoments(self.unit, self.weights[list(codes)])
+
+    def merge(self, other: WeightedMoments, codes: Sequence[int] | None = None) -> None:
+        """Add the moments of other rows, where need be of some of the classes."""
+        self.within += other.within
+        self.between += other.between
+        self.sums[:, slice(None) if codes is None else list(codes)] += other.sums
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Be sent without the zeros of no rows."""
+        state = None if not self.sums.any() else {"within": self.within, "between": self.between, "sums": self.sums}
+        return WeightedMoments, (self.unit, self.weights), state
 
     def add(self, h: Array, codes: Array, weight: Array) -> None:
         """Take in a block: h (n, D), codes and weight (n,)."""
@@ -156,9 +204,8 @@ class WeightedMoments:
 class _Sample:
     """Rows of each class, at most its limit, by a number of their id alone."""
 
-    def __init__(self, limits: Array) -> None:
-        self.limits = limits
-        self.bar = np.where(limits > 0, np.inf, -np.inf)  # (C,) a row's number must be below this
+    def __init__(self, limits: Array, bar: Array) -> None:
+        self.limits, self.bar = limits, bar  # (C,), (C,) a row's number must be below this
         self.parts: list[tuple[Array, Array, Array, Array]] = []
         self.size = 0
 
@@ -172,8 +219,10 @@ class _Sample:
         if self.size > 1.25 * self.limits.sum() + BLOCK:
             self._shrink()
 
-    def rows(self) -> tuple[Array, Array, Array]:
-        """Return ids, classes and features of the rows kept, by class and id."""
+    def rows(self) -> tuple[Array, Array, Array] | None:
+        """Return ids, classes and features of the rows kept, by class and id; None for no rows."""
+        if not self.parts:
+            return None
         self._shrink()
         _, ids, codes, h = self.parts[0]
         return ids, codes, h

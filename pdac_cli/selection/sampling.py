@@ -91,6 +91,11 @@ class EffectiveSize:
         self.second = self.second * shrink**2 + np.bincount(codes, w * w, len(largest))
         self.largest = largest
 
+    def put(self, code: int, of_class: EffectiveSize) -> None:
+        """Take in the rows of a class that has none yet, summed up by themselves."""
+        for name in ("largest", "first", "second"):
+            getattr(self, name)[code] = getattr(of_class, name)[0]
+
     def sizes(self) -> Array:
         """Return the effective sample size of each class, 0 for one without rows: (C,)."""
         return np.divide(self.first**2, self.second, out=np.zeros_like(self.first), where=self.second > 0)

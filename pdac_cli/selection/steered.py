@@ -22,32 +22,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from pdac_cli.arrays import Array, Pool, Rows
+from pdac_cli.arrays import Array, Pool, Pools, PoolUnit, Rows
 from pdac_cli.density.relative import Judged
 from pdac_cli.options.select import Allocation
 from pdac_cli.rng import Purpose, row_gumbels
 from pdac_cli.selection.eviction import Evict
-from pdac_cli.selection.interface import Answer, Method, ProblemSize, ProgressSteps, Request
+from pdac_cli.selection.interface import Answer, Method, ProblemSize, ProgressSteps, Request, class_groups
 from pdac_cli.selection.judging import (
     ClassDensity,
     ClassDraw,
+    JudgedClass,
     RelativeDensity,
     RowDensity,
     SuspectLabels,
     common_space,
-    in_order,
     joined,
     narrowed,
 )
-from pdac_cli.selection.sampling import EffectiveSize, TopK, keys
+from pdac_cli.selection.sampling import EffectiveSize, Ranking, TopK, keys
 from pdac_cli.selection.steered_error import choose_by_error
 from pdac_cli.selection.topk import draw
 
 LARGEST_CLASS, CANDIDATES_PER_ROW = 20_000, 10  # rows of a class that are drawn from, at least so many for each kept
 _LEAST_SPREAD = 1e-6
+_OF_ROWS = ("places", "ids", "log_w", "log_r", "log_p")  # what is known of the rows of a class that are drawn
 
 
 def steered(rows: Rows, request: Request) -> Answer:
@@ -55,30 +57,42 @@ def steered(rows: Rows, request: Request) -> Answer:
     rule, quotas = request.draw, request.quotas()
     own = None if rule.relative else ClassDensity(rows, len(request.counts), rule.normalize)
     with rows.pools(joint=False) as pools:
-        density = own or RelativeDensity(rule.space or common_space(pools, rule.normalize, request.jobs))
+        density = own or RelativeDensity(rule.space or common_space(pools, rule.normalize))
         choose = choose_by_error if rule.by_error else _choose_by_mean
         answer = choose(pools, density, quotas, request)
     return answer if rule.relative else replace(answer, suspects=None)
 
 
-def _choose_by_mean(pools: Sequence[Pool], density: RowDensity, quotas: Array, request: Request) -> Answer:
+def _choose_by_mean(pools: Pools, density: RowDensity, quotas: Array, request: Request) -> Answer:
     size, suspects = EffectiveSize(len(pools)), SuspectLabels(len(pools))
     steps = ProgressSteps(request.tick, int(quotas.sum()), int(quotas.sum()))
     chosen: list[tuple[ClassDraw, Array]] = []
-
-    def choose(code: int) -> tuple[Judged, ClassDraw, Array]:
-        judged = density.judged(pools[code], code)
-        limit = max(LARGEST_CLASS, CANDIDATES_PER_ROW * int(quotas[code]))
-        drawn = narrowed(pools[code], code, judged, limit, request)
-        return judged, drawn, _draw_one_class(pools[code], density, judged, drawn, int(quotas[code]), request)
-
-    for judged, drawn, order in in_order(choose, len(pools), request.jobs):
-        size.add(request.temperature * judged.log_r, np.full(len(judged.log_r), drawn.code))
-        suspects.add(pools[drawn.code].ids, judged, drawn.code)
-        chosen.append((drawn, order))
-        for _ in order:
-            steps.step()
+    units = [
+        PoolUnit(group, [(int(quotas[code]), density.own(code)) for code in group])
+        for group in class_groups(request.counts)
+    ]
+    for found in pools.each(partial(_by_mean, density, request), units):
+        for judged, drawn, order in found:
+            size.put(judged.code, judged.size)
+            suspects.add(judged.doubtful, judged.code)
+            chosen.append((drawn, order))
+            for _ in order:
+                steps.step()
     return Answer(joined(chosen), size.sizes(), size.total(), suspects.found())
+
+
+def _by_mean(
+    density: RowDensity, request: Request, pools: Sequence[Pool], unit: PoolUnit
+) -> list[tuple[JudgedClass, ClassDraw, Array]]:
+    """Judge the rows of some classes and draw from them."""
+    out = []
+    for pool, code, (quota, own) in zip(pools, unit.numbers, unit.argument, strict=True):
+        judged = density.judged(pool, code, own)
+        drawn = narrowed(pool, code, judged, max(LARGEST_CLASS, CANDIDATES_PER_ROW * quota), request)
+        order = _draw_one_class(pool, density, judged, drawn, quota, request)
+        only = replace(drawn, **{name: getattr(drawn, name)[order] for name in _OF_ROWS})
+        out.append((JudgedClass.of(pool, code, judged, request), only, np.arange(len(order))))
+    return out
 
 
 def _draw_one_class(
@@ -129,17 +143,33 @@ def pdac(rows: Rows, request: Request) -> Answer:
 
 def draw_relative(rows: Rows, request: Request) -> Answer:
     """Draw rows ∝ r^T without replacement, within each class or over all."""
-    top, size, suspects = TopK(request.quotas()), EffectiveSize(len(request.counts)), SuspectLabels(len(request.counts))
+    quotas, classes = request.quotas(), len(request.counts)
+    top, size, suspects = TopK(quotas), EffectiveSize(classes), SuspectLabels(classes)
     with rows.pools(joint=False) as pools:
-        density = RelativeDensity(request.draw.space or common_space(pools, request.draw.normalize, request.jobs))
-        for code, pool in enumerate(pools):
-            judged, codes = density.judged(pool, code), np.full(pool.count, code)
-            log_w = request.temperature * judged.log_r
-            size.add(log_w, codes)
-            suspects.add(pool.ids, judged, code)
-            key = keys(log_w, pool.ids, request.seed)
-            top.add(key, request.pools(codes), pool.ids, codes, log_p=judged.log_p, score=np.exp(judged.log_r))
+        density = RelativeDensity(request.draw.space or common_space(pools, request.draw.normalize))
+        limits = np.broadcast_to(quotas, classes)  # of one pool, which any class may fill, or of every class
+        units = [PoolUnit(group, limits[list(group)].tolist()) for group in class_groups(request.counts)]
+        for found in pools.each(partial(_drawn_alone, density, request), units):
+            for judged, best, key in found:
+                size.put(judged.code, judged.size)
+                suspects.add(judged.doubtful, judged.code)
+                top.add(key, request.pools(best.codes), best.ids, best.codes, log_p=best.log_p, score=best.score)
     return Answer(top.ranking(), size.sizes(), size.total(), suspects.found())
+
+
+def _drawn_alone(
+    density: RelativeDensity, request: Request, pools: Sequence[Pool], unit: PoolUnit
+) -> list[tuple[JudgedClass, Ranking, Array]]:
+    """Judge the rows of some classes, and return those of the largest keys of each, with their keys."""
+    out = []
+    for pool, code, limit in zip(pools, unit.numbers, unit.argument, strict=True):
+        judged = density.judged(pool, code, None)
+        key = keys(request.temperature * judged.log_r, pool.ids, request.seed)
+        at = np.sort(np.argsort(-key, kind="stable")[:limit])
+        codes = np.full(len(at), code)
+        best = Ranking(pool.ids[at], codes, log_p=judged.log_p[at], score=np.exp(judged.log_r[at]))
+        out.append((JudgedClass.of(pool, code, judged, request), best, key[at]))
+    return out
 
 
 def _work(size: ProblemSize) -> float:

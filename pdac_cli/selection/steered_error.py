@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
-from pdac_cli.arrays import Array, Pool
-from pdac_cli.density.relative import Judged
+from pdac_cli.arrays import Array, Pool, Pools, PoolUnit
 from pdac_cli.rng import Purpose, generator, row_gumbels
-from pdac_cli.selection.interface import BLOCK, Answer, ProgressSteps, Request, blocks
-from pdac_cli.selection.judging import ClassDraw, RowDensity, SuspectLabels, in_order, joined, narrowed
+from pdac_cli.selection.interface import BLOCK, Answer, ProgressSteps, Request, blocks, class_groups
+from pdac_cli.selection.judging import ClassDraw, JudgedClass, RowDensity, SuspectLabels, joined, narrowed
 from pdac_cli.selection.moments import Standardizer, WeightedMoments
 from pdac_cli.selection.ridge_error import ErrorGains, RidgeError, dot
 from pdac_cli.selection.sampling import EffectiveSize
@@ -49,35 +49,56 @@ class _ClassState:
     order: list[int] = field(default_factory=list)
 
 
-def choose_by_error(pools: Sequence[Pool], density: RowDensity, quotas: Array, request: Request) -> Answer:
+def choose_by_error(pools: Pools, density: RowDensity, quotas: Array, request: Request) -> Answer:
     """Draw one row after the other, the classes in turn."""
     size, suspects = EffectiveSize(len(pools)), SuspectLabels(len(pools))
     counts = np.array([pool.count for pool in pools])
     limits, weights = _limits(counts, quotas), (counts > 0) / np.count_nonzero(counts)
     largest = pools[int(np.argmax(counts))]
-    moments = WeightedMoments(largest.read(0, min(largest.count, BLOCK)), weights)
-    draws, right = [], []
-
-    def judged(code: int) -> Judged:
-        return density.judged(pools[code], code)
-
-    for code, found in enumerate(in_order(judged, len(pools), request.jobs)):
-        pool = pools[code]
-        size.add(request.temperature * found.log_r, np.full(pool.count, code))
-        suspects.add(pool.ids, found, code)
-        draws.append(narrowed(pool, code, found, int(limits[code]), request))
-        right.append(found.right.astype(np.float32))
-        weight = found.weight * (weights[code] / max(float(found.weight.sum()), 1e-300))
-        for start, stop in blocks(pool.count):
-            moments.add(pool.read(start, stop), np.full(stop - start, code), weight[start:stop])
+    moments = WeightedMoments.of(largest.read(0, min(largest.count, BLOCK)), weights)
+    groups = class_groups(counts)
+    units = [PoolUnit(group, [(int(limits[code]), density.own(code)) for code in group]) for group in groups]
+    draws, right = list[ClassDraw](), list[Array]()
+    for unit, found in zip(units, pools.each(partial(_judge, density, moments.empty(), request), units), strict=True):
+        for judged, drawn, probability in found.classes:
+            size.put(judged.code, judged.size)
+            suspects.add(judged.doubtful, judged.code)
+            draws.append(drawn)
+            right.append(probability)
+        moments.merge(found.moments, unit.numbers)
     directions = _directions(pools[0].n_features, quotas, limits)
     features = _Features.of(*moments.standardised(), weights, directions)
     targets = _targets(len(pools))
     error = RidgeError(features.second, features.first @ targets, targets, RIDGE + features.outside)
-    states = [_state(pools[draw.code], draw, right[draw.code], features, error) for draw in draws]
+    units = [PoolUnit(group, [(draws[code].places, right[code]) for code in group]) for group in groups]
+    seen = [one for several in pools.each(partial(_last_look, features), units) for one in several]
+    states = [_state(drawn, mean, x, error) for drawn, (mean, x) in zip(draws, seen, strict=True)]
     _draw_in_turns(states, error, quotas, request)
     chosen = [(state.drawn, np.array(state.order, np.int64)) for state in states]
     return Answer(joined(chosen), size.sizes(), size.total(), suspects.found())
+
+
+@dataclass(frozen=True)
+class _JudgedGroup:
+    """Some classes, judged: what is left of each, with the probability of every label, and their moments together."""
+
+    classes: list[tuple[JudgedClass, ClassDraw, Array]]
+    moments: WeightedMoments
+
+
+def _judge(
+    density: RowDensity, empty: WeightedMoments, request: Request, pools: Sequence[Pool], unit: PoolUnit
+) -> _JudgedGroup:
+    """Judge the rows of some classes, and sum up their moments weighted by r."""
+    moments, out = empty.of_classes(unit.numbers), []
+    for k, (pool, code, (limit, own)) in enumerate(zip(pools, unit.numbers, unit.argument, strict=True)):
+        judged = density.judged(pool, code, own)
+        drawn = narrowed(pool, code, judged, limit, request)
+        out.append((JudgedClass.of(pool, code, judged, request), drawn, judged.right.astype(np.float32)))
+        weight = judged.weight * (moments.weights[k] / max(float(judged.weight.sum()), 1e-300))
+        for start, stop in blocks(pool.count):
+            moments.add(pool.read(start, stop), np.full(stop - start, k), weight[start:stop])
+    return _JudgedGroup(out, moments)
 
 
 def _limits(counts: Array, quotas: Array) -> Array:
@@ -137,17 +158,26 @@ class _Features:
         return np.column_stack([x, np.ones(len(h), h.dtype)])
 
 
-def _state(pool: Pool, drawn: ClassDraw, right: Array, features: _Features, error: RidgeError) -> _ClassState:
-    """Read the rows of a class for the last time: its mean, and the candidates."""
+def _last_look(features: _Features, pools: Sequence[Pool], unit: PoolUnit) -> list[tuple[Array, Array]]:
+    """Return of some classes the mean direction (D + 1,) of the rows and the candidates (n, d + 1)."""
+    out = []
+    for pool, (places, right) in zip(pools, unit.argument, strict=True):
+        sums, rows = zip(*pool.map(partial(_last_look_at, pool, features, places, right)), strict=True)
+        mean = np.append(np.sum(sums, axis=0) / max(float(right.sum(dtype=np.float64)), 1e-12), 0.0)
+        out.append((mean, np.concatenate(rows)))
+    return out
 
-    def part(start: int, stop: int) -> tuple[Array, Array]:
-        x = features(pool.read(start, stop))
-        here = slice(*np.searchsorted(drawn.places, (start, stop)))
-        return (right[start:stop] * _inverse_lengths(x)) @ x[:, :-1].astype(np.float64), x[drawn.places[here] - start]
 
-    sums, rows = zip(*pool.map(part), strict=True)
-    x = np.concatenate(rows)
-    mean = np.append(np.sum(sums, axis=0) / max(float(right.sum(dtype=np.float64)), 1e-12), 0.0)
+def _last_look_at(
+    pool: Pool, features: _Features, places: Array, right: Array, start: int, stop: int
+) -> tuple[Array, Array]:
+    x = features(pool.read(start, stop))
+    here = slice(*np.searchsorted(places, (start, stop)))
+    return (right[start:stop] * _inverse_lengths(x)) @ x[:, :-1].astype(np.float64), x[places[here] - start]
+
+
+def _state(drawn: ClassDraw, mean: Array, x: Array, error: RidgeError) -> _ClassState:
+    """Return a class of which no row is kept yet."""
     spread = max(1.0 - float(mean @ mean), 1e-6)
     gains = ErrorGains.of(x, error)
     return _ClassState(drawn, gains, _inverse_lengths(x), mean, spread, np.zeros_like(mean), np.ones(len(x), bool))

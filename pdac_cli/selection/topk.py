@@ -18,7 +18,12 @@ _SMALL_ROWS = 1 << 10  # of a class that is joined with others, and classes join
 
 def uniform(rows: Rows, request: Request) -> Answer:
     """Draw rows uniformly without replacement."""
-    return draw(rows.candidates(), request)
+    return draw((some for several in rows.pieces(_labels) for some in several), request)
+
+
+def _labels(candidates: Iterator[Candidates]) -> list[Candidates]:
+    """Return rows without their features, which were looked at only for being numbers."""
+    return [Candidates(some.ids, some.codes) for some in candidates]
 
 
 def hardest(rows: Rows, request: Request) -> Answer:

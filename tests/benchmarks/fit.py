@@ -27,7 +27,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pdac_cli.console import size_text
-from pdac_cli.engine import local
+from pdac_cli.engine import fitting
 from pdac_cli.engine.grouping import grouped
 from pdac_cli.engine.plan import count_classes, make_plan
 from pdac_cli.engine.sources import MemorySource
@@ -66,7 +66,7 @@ def ours(h: np.ndarray, y: np.ndarray) -> None:
     source = MemorySource(h, y)
     plan = make_plan(InputOptions(), RunOptions())
     with grouped(source, count_classes(source, plan, InputOptions()), plan) as stored:
-        local.fit(stored, DensityOptions(), 0, plan)
+        fitting.fit(stored, DensityOptions(), 0, plan)
 
 
 def scikit_learn(h: np.ndarray, y: np.ndarray) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pdac_cli.arrays import Candidates
+from pdac_cli.arrays import PIECE_ROWS, Candidates
+from pdac_cli.engine.local import OneFollower
 from pdac_cli.options.select import Allocation
 from pdac_cli.selection.interface import Request, blocks
 from pdac_cli.selection.methods import METHODS
@@ -46,6 +47,14 @@ class ArrayPool:
     def map(self, work):
         return [work(start, stop) for start, stop in blocks(self.count)]
 
+    def follow(self, begin):
+        return OneFollower(begin(self, 0, self.count))
+
+
+class ArrayPools(list):
+    def each(self, work, units, tick=None, *, threads=False):
+        return (work([self[k] for k in unit.numbers], unit) for unit in units)
+
 
 @dataclass(frozen=True)
 class ArrayRows:
@@ -61,6 +70,15 @@ class ArrayRows:
             codes = self.codes[part]
             yield Candidates(np.arange(len(self.codes))[part], codes, None, self.h[part], logits, codes)
 
+    def pieces(self, work):
+        by_piece = {}
+        for some in self.candidates():
+            for piece in np.unique(some.ids // PIECE_ROWS):
+                at = some.ids // PIECE_ROWS == piece
+                cut = {name: None if (v := getattr(some, name)) is None else v[at] for name in vars(some)}
+                by_piece.setdefault(piece, []).append(Candidates(**cut))
+        return (work(iter(several)) for several in by_piece.values())
+
     def scored(self):
         for part in self._parts():
             yield Candidates(np.arange(len(self.codes))[part], self.codes[part], self.log_p[part])
@@ -74,10 +92,10 @@ class ArrayRows:
         if not joint:
             groups = [np.flatnonzero(self.codes == c) for c in range(self.codes.max() + 1)]
         logits = self.logits
-        yield [
+        yield ArrayPools(
             ArrayPool(() if joint else (c,), self.h[g], self.codes[g], g, None if logits is None else logits[g])
             for c, g in enumerate(groups)
-        ]
+        )
 
 
 def pool_of(h, codes=None, z=None):
