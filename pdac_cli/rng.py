@@ -35,6 +35,9 @@ class Purpose(IntEnum):
     BATCHES = 44  # order of the rows in an epoch
     REPLAY = 45  # rows of the buffer beside a batch
     AUGMENT = 46
+    POOL = 50  # which rows a seed of a head-to-head may choose from
+    CORRUPT = 51  # which labels are replaced
+    WRONG_LABEL = 52  # by which
     SEEDING = 30  # k-means++
     FILL = 31  # places a method has left over
     BATCH = 32  # dealing rows into mini-batches

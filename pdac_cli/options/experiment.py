@@ -65,6 +65,10 @@ class ExperimentOptions(VerbOptions):
     )
     device: str = device_option()
     plan: bool = option(False, help="Only print the runs and about how long they take.", panel=Panel.OUTPUT)
+    tabulate: bool = option(
+        False, help="Run nothing; only write the tables of what is complete, also beside a call that runs.",
+        panel=Panel.OUTPUT,
+    )  # fmt: skip
     run: RunOptions = group(
         RunOptions, leave_out=("memory", "jobs", "device"),
         help={"force": "Replace runs in the folder that another definition has made."},

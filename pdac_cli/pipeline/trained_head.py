@@ -46,20 +46,39 @@ def train_head(h: Array, y: Array, mean: Array | None = None, std: Array | None 
     classes = np.unique(y)
     if len(classes) == 1:
         return Head(np.zeros((1, h.shape[1])), np.zeros(1), classes)
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression
-
     mean = h.mean(axis=0, dtype=np.float64) if mean is None else mean
     std = h.std(axis=0, dtype=np.float64) if std is None else std
     std = np.where(std > 0, std, 1.0)
-    with one_blas_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a head good enough to rank rows by
-        fitted = LogisticRegression(max_iter=_STEPS).fit(((h - mean) / std).astype(np.float32), y)
-    W, b = fitted.coef_.astype(np.float64), fitted.intercept_.astype(np.float64)
-    if len(classes) == 2:  # scikit-learn gives the second class's side only
-        W, b = np.concatenate([-W, W]) / 2, np.concatenate([-b, b]) / 2
+    with one_blas_thread():
+        W, b, _ = fit_logistic(((h - mean) / std).astype(np.float32), y)
     W = W / std
     return Head(W, b - W @ mean, classes)
+
+
+def fit_logistic(x: Array, y: Array) -> tuple[Array, Array, Array]:
+    """Return W (K, D), b (K,) and labels (K,) of a logistic regression (L2, C = 1) of x (m, D) float32 on y (m,).
+
+    The weights are combinations of the rows, so fewer rows than features are turned into as many coordinates first.
+    """
+    labels = np.unique(y)
+    if len(labels) == 1:
+        return np.zeros((1, x.shape[1])), np.zeros(1), labels
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    basis = None
+    if len(x) < x.shape[1]:
+        basis, corner = np.linalg.qr(x.T.astype(np.float64))  # (D, m), (m, m)
+        x = corner.T.astype(np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a head good enough to rank rows by
+        fitted = LogisticRegression(max_iter=_STEPS).fit(x, y)
+    W, b = fitted.coef_.astype(np.float64), fitted.intercept_.astype(np.float64)
+    if basis is not None:
+        W = W @ basis.T
+    if len(labels) == 2:  # scikit-learn gives the second class's side only
+        W, b = np.concatenate([-W, W]) / 2, np.concatenate([-b, b]) / 2
+    return W, b, labels
 
 
 def with_head(source: Source, head: Head) -> Source:

@@ -20,7 +20,8 @@ class PresetList:
 
     def text(self) -> str:
         """Return them, one a line."""
-        return "\n".join(f"{name:8}  {title}" for name, title in self.presets.items())
+        width = max(map(len, self.presets))
+        return "\n".join(f"{name:{width}}  {title}" for name, title in self.presets.items())
 
 
 def run(options: ExperimentOptions) -> ExperimentSummary | PlanSummary | PresetList:

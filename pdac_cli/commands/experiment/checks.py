@@ -27,6 +27,7 @@ Table = Mapping[str, Any]
 
 _LONGEST_SHOWN = 60
 _INT64 = 1 << 63
+_COUNTS = ": per_class"  # the option that is a list of numbers
 # They name folders, and stand in figures, where a leading underscore hides them.
 _NAME = re.compile(r"[^\W_][\w .,+=()/-]*")
 _LIKELIHOOD_AT = re.compile(rf"{LIKELIHOOD}@([0-9]{{1,6}})")
@@ -149,7 +150,7 @@ def _converted(where: str, value: Any, hint: Hint) -> Any:
             return None
         return _converted(where, value, next(kind for kind in choices if kind is not NoneType))
     if origin is tuple:
-        return _size(where, value)
+        return _counts(where, value) if where.endswith(_COUNTS) else _size(where, value)
     if issubclass(hint, StrEnum):
         listed = [item.value for item in hint]
         if not isinstance(value, str) or value not in listed:
@@ -172,6 +173,14 @@ def _number(where: str, value: Any, kind: type) -> int | float:
     if not math.isfinite(value):
         raise refuse(where, value, "a finite number")
     return int(value) if kind is int else float(value)
+
+
+def _counts(where: str, value: Any) -> tuple[int, ...]:
+    """Return one number of rows or several."""
+    listed = value if isinstance(value, list) else [value]
+    if not listed or len(set(map(str, listed))) < len(listed):
+        raise refuse(where, value, "numbers of rows, each once")
+    return tuple(whole(where, count, 1, MOST_VALUES * MOST_VALUES) for count in listed)
 
 
 def _size(where: str, value: Any) -> tuple[int, ...]:

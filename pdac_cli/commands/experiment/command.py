@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from pdac_cli.commands.experiment.definition import Definition, load
 from pdac_cli.commands.experiment.estimate import PlanSummary, plan_of
 from pdac_cli.commands.experiment.place import Place, in_order
 from pdac_cli.commands.experiment.plan import Unit, check_tested, check_units, units_of
+from pdac_cli.commands.experiment.ranks import rankings
 from pdac_cli.commands.experiment.report import ExperimentSummary, write_results
 from pdac_cli.commands.experiment.results import cells_of, points_of, results_of
 from pdac_cli.commands.experiment.runner import pending, run_all
@@ -21,6 +23,7 @@ from pdac_cli.engine.resources import default_jobs
 from pdac_cli.errors import UsageError
 from pdac_cli.files.results.runs import write_json
 from pdac_cli.options.experiment import ExperimentOptions, Scale
+from pdac_cli.options.heads import Classifier
 from pdac_cli.storage.atomic import storage_errors
 from pdac_cli.storage.locks import exclusive
 
@@ -49,14 +52,19 @@ def run(options: ExperimentOptions) -> ExperimentSummary | PlanSummary:
     check_present(unit for unit in units if not place.result(unit).exists())
     with storage_errors(folder):
         place.folder.mkdir(parents=True, exist_ok=True)
-    with exclusive(folder / ".lock", folder):
+    # The tables are replaced as wholes, and a call that only writes them reads complete runs.
+    with nullcontext() if options.tabulate else exclusive(folder / ".lock", folder):
+        if options.tabulate:
+            units = []
         _compute_sizes([unit for unit in units if unit.command == STORAGE], definition, place)
         _run([unit for unit in units if unit.command != STORAGE], place, options, console)
         # All that the folder has: a rerun of a part must not take the rest from the table.
         runs = in_order(place.complete(), _whole(options) or units)
         results = results_of(runs, definition)
+        cells = cells_of(results, definition)
+        ranks = rankings(cells, [kind.value for kind in Classifier], definition.reference)
         summary = ExperimentSummary(
-            str(folder), definition.title, definition.reference, len(runs), absent, cells_of(results, definition)
+            str(folder), definition.title, definition.reference, len(runs), absent, cells, ranks
         )
         wanted = any(name.startswith(LIKELIHOOD) for name in definition.measures)
         points = points_of([run for run in runs if run.command == TRAIN]) if wanted else []

@@ -8,7 +8,7 @@ from functools import cache
 
 from pdac_cli.commands.experiment.definition import DataSet, Definition
 from pdac_cli.commands.experiment.plan import Unit, check_tested, check_units, units_of
-from pdac_cli.commands.experiment.schema import METHOD, STORAGE, TRAIN
+from pdac_cli.commands.experiment.schema import COMPARE, METHOD, STORAGE, TRAIN
 from pdac_cli.commands.experiment.sizes import ASSUMED, Size, check_present, size_of
 from pdac_cli.console import printable
 from pdac_cli.options.experiment import ExperimentOptions
@@ -139,8 +139,15 @@ def _work(unit: Unit, data: DataSet, size: Size) -> float:
     """Return the multiplications of a selection, about."""
     method = method_named(unit.options[METHOD])
     joint = (unit.options.get("allocation") or method.allocation) is Allocation.JOINT
-    pools, n_features = 1 if joint else data.classes, size.shape[0]
-    return method.work(ProblemSize(size.rows, n_features, data.classes, pools, unit.options["budget"]))
+    pools, n_features, rows = 1 if joint else data.classes, size.shape[0], size.rows
+    budgets = [unit.options["budget"]] if unit.command == COMPARE else _trial_budgets(unit, data, method.nested)
+    return sum(method.work(ProblemSize(rows, n_features, data.classes, pools, min(m, rows))) for m in budgets)
+
+
+def _trial_budgets(unit: Unit, data: DataSet, nested: bool) -> list[int]:
+    """Return the budgets that a trial selects for; the answer for one is the beginning of a nested larger one."""
+    budgets = [n * data.classes for n in unit.trial_options().per_class]
+    return [max(budgets)] if nested else budgets
 
 
 def _mean_share(ratio: float, classes: int) -> float:

@@ -18,6 +18,7 @@ from pdac_cli.commands.experiment.schema import (
     COMPARE,
     DENSITY,
     DRAW,
+    HEADS,
     LEARNING,
     METHOD,
     MOST_RUN_NAME,
@@ -28,13 +29,15 @@ from pdac_cli.commands.experiment.schema import (
     SETTINGS,
     STORAGE,
     TRAIN,
+    TRIAL,
 )
 from pdac_cli.errors import UsageError
 from pdac_cli.options.compare import CompareOptions
 from pdac_cli.options.declare import build
 from pdac_cli.options.experiment import ExperimentOptions
+from pdac_cli.options.heads import TrialOptions
 from pdac_cli.options.methods import MethodOptions
-from pdac_cli.options.select import DrawOptions
+from pdac_cli.options.select import DrawOptions, SelectOptions
 from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions
 from pdac_cli.options.train_cl import PAPER_RULE, LearningOptions, Preset, TrainOptions
 from pdac_cli.selection.methods import method_named
@@ -54,6 +57,7 @@ class Unit:
     path: str
     test: str | None
     options: Mapping[str, Any]  # all, the method's name among them
+    sweep: int = 0  # which of the definition's
 
     @property
     def name(self) -> str:
@@ -118,6 +122,15 @@ class Unit:
             **choice,
         )
 
+    def trial_options(self) -> TrialOptions:
+        """Return what rows a trial of a head-to-head chooses from, and how many."""
+        return TrialOptions(**_of(self.options, TRIAL))
+
+    def select_options(self, budget: int, run: RunOptions) -> SelectOptions:
+        """Return it as a run of `pdac select`, with a head trained where the method needs logits."""
+        given = {name: value for name, value in self.options.items() if name not in TRIAL}
+        return build(SelectOptions, {**given, "budget": budget, "seed": self.seed, "head": True, "run": run})
+
     def storage_bytes(self, data: DataSet) -> int:
         """Return what W, α, μ and Σ of all classes take as 4-byte numbers, which is how the paper counts."""
         density = DensityOptions(**_of(self.options, DENSITY))
@@ -144,11 +157,11 @@ def units_of(definition: Definition, options: ExperimentOptions) -> tuple[list[U
     absent: list[str] = []
     for key, data in definition.data.items():
         placed = replace(data, path=options.data.get(key, data.path), test=options.test.get(key, data.test))
-        for sweep in definition.sweeps:
+        for number, sweep in enumerate(definition.sweeps):
             if placed.path is None and sweep.command != STORAGE:
                 absent.append(key)
                 continue
-            units += _sweep_units(definition, sweep, key, placed)
+            units += [replace(unit, sweep=number) for unit in _sweep_units(definition, sweep, key, placed)]
     _check_names(definition, units)
     return units, list(dict.fromkeys(absent))
 
@@ -224,6 +237,10 @@ def check_units(definition: Definition, units: Sequence[Unit]) -> None:
                 unit.train_options(Path(), "auto", RunOptions())
             elif unit.command == COMPARE:
                 unit.compare_options(RunOptions())
+                method_named(unit.options[METHOD])
+            elif unit.command == HEADS:
+                unit.trial_options()
+                unit.select_options(1, RunOptions())
                 method_named(unit.options[METHOD])
             else:
                 DensityOptions(**_of(unit.options, DENSITY))

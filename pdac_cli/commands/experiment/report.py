@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pdac_cli.commands.experiment.definition import Definition
+from pdac_cli.commands.experiment.head_tables import head_tables, markdown, rank_table
+from pdac_cli.commands.experiment.ranks import MeanRanks
 from pdac_cli.commands.experiment.results import Cell, Point, Result, is_measured_anew
-from pdac_cli.commands.experiment.schema import STEP
+from pdac_cli.commands.experiment.schema import LINEAR, STEP, TRIAL_HEADS
 from pdac_cli.console import printable
 from pdac_cli.files.results.runs import write_json
-from pdac_cli.reports import plots
+from pdac_cli.reports import plots, rank_plot
 from pdac_cli.reports.table import Table, interval_text, spread
 from pdac_cli.storage.atomic import write_bytes
 
@@ -30,14 +32,26 @@ class ExperimentSummary:
     runs: int
     left_out: list[str]  # data sets that are not there
     cells: list[Cell]
+    ranks: list[MeanRanks] = field(default_factory=list)  # of a head-to-head
 
     def text(self) -> str:
         """Return the tables: one for each kind of measures."""
         groups: dict[tuple[str, ...], list[Cell]] = {}
+        trials = [cell for cell in self.cells if LINEAR in cell.values]
         for cell in self.cells:
+            if cell in trials:
+                continue
             groups.setdefault(tuple(cell.values), []).append(cell)
         lines = [printable(self.title), *(_table(cells) for cells in groups.values())]
-        if any(cell.differences for cell in self.cells):
+        lines += [table.text(ruled=True) for table in head_tables(trials, self.reference)]
+        if trials:
+            lines.append(
+                f"accuracy in %, mean of a logistic and a ridge head; other rules: minus {self.reference}, ± half of "
+                "the 95 % interval over paired seeds; the other heads are in tables.md"
+            )
+        if self.ranks:
+            lines.append(rank_table(self.ranks).text(ruled=True))
+        if any(cell.differences for cell in self.cells if cell not in trials):
             lines.append(
                 f"mean ± standard deviation over seeds; difference: minus {self.reference}, by paired seeds [95 %]"
             )
@@ -82,8 +96,25 @@ def write_results(
     panels = [panel for plot in definition.plots for panel in _panels(plot, summary.cells, points)]
     if panels:
         plots.write_figure(folder / "figure", panels, min(3, len(panels)))
+    if summary.ranks:
+        found = [
+            rank_plot.critical_difference(one.heads, one.mean_ranks, one.critical_difference) for one in summary.ranks
+        ]
+        plots.write_figure(folder / "ranks", found, 2)
+    trials = [cell for cell in summary.cells if LINEAR in cell.values]
+    if trials:
+        write_bytes(folder / "tables.md", _head_document(trials, summary).encode(), force=True)
     content = {"title": definition.title, "reference": definition.reference, "left_out": summary.left_out}
-    write_json(folder / "results.json", {**content, "cells": [asdict(cell) for cell in summary.cells]})  # last
+    lists = {"ranks": [asdict(one) for one in summary.ranks], "cells": [asdict(cell) for cell in summary.cells]}
+    write_json(folder / "results.json", {**content, **lists})  # last
+
+
+def _head_document(trials: Sequence[Cell], summary: ExperimentSummary) -> str:
+    """Return the tables of every head as Markdown."""
+    parts = [f"# {printable(summary.title)}\n"]
+    for head in TRIAL_HEADS:
+        parts.append(f"## {head}\n\n{markdown(head_tables(trials, summary.reference, head))}")
+    return "\n".join([*parts, *([markdown([rank_table(summary.ranks)])] if summary.ranks else [])])
 
 
 def _panels(plot: Mapping[str, str], cells: Sequence[Cell], points: Sequence[Point]) -> list[plots.PlotPanel]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,11 @@ import numpy as np
 from pdac_cli.commands.experiment.checks import likelihood_step
 from pdac_cli.commands.experiment.definition import Definition
 from pdac_cli.commands.experiment.place import Run
-from pdac_cli.commands.experiment.schema import COMPARE, MEASURES, SECONDS, STORAGE
+from pdac_cli.commands.experiment.schema import COMPARE, HEADS, LINEAR, MEASURES, ROWS, SECONDS, STORAGE, TRIAL_HEADS
 from pdac_cli.errors import DataError
 from pdac_cli.files.results.runs import read_json
 from pdac_cli.metrics import learned, paired_difference
+from pdac_cli.options.heads import Classifier
 
 _ACCURACY = "accuracy"  # where there is something to test on
 
@@ -62,7 +63,11 @@ _ENDS = (("mean", ""), ("low", "_low"), ("high", "_high"))
 def results_of(runs: Sequence[Run], definition: Definition) -> list[Result]:
     """Read what the runs have measured."""
     steps = [step for step in map(likelihood_step, definition.measures) if step is not None]
-    return [Result(run, _measures(run, steps)) for run in runs]
+    return [
+        result
+        for run in runs
+        for result in (_trials(run) if run.command == HEADS else [Result(run, _measures(run, steps))])
+    ]
 
 
 def cells_of(results: Sequence[Result], definition: Definition) -> list[Cell]:
@@ -131,6 +136,21 @@ def _difference(mine: Sequence[Result], other: Sequence[Result], name: str) -> d
         return {}
     first, last = np.array(pairs).T
     return asdict(paired_difference(first, last))
+
+
+def _trials(run: Run) -> list[Result]:
+    """Return what a trial of a head-to-head measured, the number of rows a class as an axis."""
+    listed = read_json(run.result).get("trials")
+    if not isinstance(listed, dict) or not listed:
+        raise DataError(f"{run.result}: has no 'trials'; expected a trial's results; remove it and run again")
+    results = []
+    for rows, found in listed.items():
+        heads = {name: 100 * _number(found, name, run) for name in TRIAL_HEADS if name != LINEAR}
+        linear = (heads[Classifier.LOGISTIC] + heads[Classifier.RIDGE]) / 2
+        rest = {name: _number(found, name, run) for name in MEASURES[HEADS] if name in found and name not in heads}
+        measures = {LINEAR: linear, **heads, **rest}
+        results.append(Result(replace(run, axes={**run.axes, ROWS: str(rows)}), measures))
+    return results
 
 
 def _measures(run: Run, steps: Sequence[int]) -> dict[str, float]:

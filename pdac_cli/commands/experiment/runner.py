@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, replace
@@ -16,7 +16,7 @@ from typing import Any
 
 from pdac_cli.commands.experiment.place import Place
 from pdac_cli.commands.experiment.plan import Unit
-from pdac_cli.commands.experiment.schema import COMPARE, METHOD, TRAIN
+from pdac_cli.commands.experiment.schema import COMPARE, HEADS, METHOD, TRAIN
 from pdac_cli.console import Console, Silent
 from pdac_cli.errors import PdacError, Stopped
 from pdac_cli.files.results.runs import write_json
@@ -32,8 +32,10 @@ def pending(units: Sequence[Unit], place: Place) -> list[list[Unit]]:
     for unit in units:
         place.claim(unit)
         if not place.result(unit).exists():
-            chunks.setdefault(_session(unit) if unit.command == COMPARE else unit.name, []).append(unit)
-    return list(chunks.values())
+            chunks.setdefault(_SESSIONS[unit.command](unit), []).append(unit)
+    # Trials go seed by seed through all data, so that what there is after a stop can be compared.
+    order = [(chunk[0].sweep, chunk[0].seed) if chunk[0].command == HEADS else (0, 0) for chunk in chunks.values()]
+    return [chunk for _, chunk in sorted(zip(order, chunks.values(), strict=True), key=lambda pair: pair[0])]
 
 
 def run_all(
@@ -43,10 +45,16 @@ def run_all(
     warnings: list[str] = []
     if side_by_side == 1 or len(chunks) == 1:
         with stop_requests() as stopping:
+
+            def tell(unit: Unit) -> None:
+                done(unit)
+                if stopping() and unit != chunks[-1][-1]:
+                    raise Stopped(f"stopped after {unit.name}")
+
             for chunk in chunks:
                 if stopping():
                     raise Stopped(f"stopped before {chunk[0].name}{_AGAIN}")
-                warnings += run_chunk(chunk, place, done)
+                warnings += run_chunk(chunk, place, tell)
         return warnings
     context = multiprocessing.get_context("spawn")  # a fork would inherit torch's threads in an unknown state
     workers, ending = min(side_by_side, len(chunks)), context.Event()
@@ -75,6 +83,8 @@ def run_chunk(chunk: Sequence[Unit], place: Place, done: Callable[[Unit], None] 
                 _tell(unit, done)
         elif chunk[0].command == COMPARE:
             _compare(chunk, place, console, done)
+        elif chunk[0].command == HEADS:
+            _try(chunk, place, console, done)
     except Stopped as stop:
         raise Stopped(f"{chunk[0].name}: {str(stop).partition(';')[0]}{_AGAIN}") from None
     except PdacError as problem:
@@ -98,10 +108,35 @@ def _compare(chunk: Sequence[Unit], place: Place, console: Console, done: Callab
             _tell(unit, done)
 
 
-def _session(unit: Unit) -> tuple[Any, ...]:
+def _try(chunk: Sequence[Unit], place: Place, console: Console, done: Callable[[Unit], None] | None) -> None:
+    """Prepare the rows once for all rules that choose from them."""
+    from pdac_cli.commands.experiment.head_to_head import run_trials
+
+    def keep(unit: Unit, result: dict[str, Any]) -> None:
+        write_json(place.result(unit), result)
+        _tell(unit, done)
+
+    run_trials(chunk, place.run, console, keep)
+
+
+def _comparison(unit: Unit) -> tuple[Any, ...]:
     """Return what runs of `compare` must have in common to be measured in one go."""
     rest = sorted((k, str(v)) for k, v in unit.options.items() if k not in (METHOD, "budget"))
     return unit.path, unit.test, *rest
+
+
+def _trial(unit: Unit) -> tuple[Any, ...]:
+    """Return what trials must have in common to choose from the same rows."""
+    trial = unit.trial_options()
+    return unit.sweep, unit.path, unit.test, unit.seed, trial.corruption, trial.pool
+
+
+# What runs have in common that are run together, by command; each run by itself where it is only the name.
+_SESSIONS: Mapping[str, Callable[[Unit], Any]] = {
+    TRAIN: lambda unit: unit.name,
+    COMPARE: _comparison,
+    HEADS: _trial,
+}
 
 
 def _tell(unit: Unit, done: Callable[[Unit], None] | None) -> None:
