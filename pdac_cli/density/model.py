@@ -74,7 +74,9 @@ def fit_classes(
     dims = np.array([p.W.shape[1] for p in projections])
     unit = np.array([p.unit for p in projections])
     # The mixtures are fitted in the class's unit and turned back at the end.
-    variance = np.array([p.variance.mean() if len(p.variance) else 1.0 for p in projections])
+    variance = np.array(
+        [options.units.variance(p.variance.mean() if len(p.variance) else 1.0, p.unit) for p in projections]
+    )
     chosen = [initial_rows(rows.label, rows.count, options.components, seed) for rows in classes]
     mixtures, history = expectation_maximisation(
         blocks,

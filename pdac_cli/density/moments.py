@@ -23,8 +23,8 @@ class Moments(Protocol):
     count: int
     mean: Array  # (D,)
 
-    def fold(self, x: Array) -> None:
-        """Take in rows (n, D)."""
+    def fold(self, x: Array, *, shifted: bool = True) -> None:
+        """Take in rows (n, D); without `shifted` as printed, which drops the term for the shift of the mean."""
 
     def directions(self, x: Array, previous: Array | None, wanted: int) -> tuple[Array, Array]:
         """Return the largest eigenvalues (k,), descending, and eigenvectors (D, k), k ≤ wanted.
@@ -53,9 +53,9 @@ class DenseMoments:
         """Return the moments of no rows."""
         return cls(0, np.zeros(n_features), np.zeros((n_features, n_features)), solver)
 
-    def fold(self, x: Array) -> None:
+    def fold(self, x: Array, *, shifted: bool = True) -> None:
         """Take in rows (n, D) by Chan's parallel update, whose term for the shift of the mean keeps it exact."""
-        rows, self.count, self.mean = _centred_rows(x, self.count, self.mean)
+        rows, self.count, self.mean = _centred_rows(x, self.count, self.mean, shifted=shifted)
         # In place: Fortran's lower triangle is the upper one here.
         dsyrk(1.0, rows.T, beta=1.0, c=self.scatter.T, lower=1, overwrite_c=1)
 
@@ -102,9 +102,9 @@ class SketchMoments:
         """Return the moments of no rows; the rank leaves room for directions that are not among the top ones yet."""
         return cls(0, np.zeros(n_features), np.zeros((0, n_features)), min(n_features, max(4 * wanted, 32)))
 
-    def fold(self, x: Array) -> None:
+    def fold(self, x: Array, *, shifted: bool = True) -> None:
         """Take in rows (n, D)."""
-        rows, self.count, self.mean = _centred_rows(x, self.count, self.mean)
+        rows, self.count, self.mean = _centred_rows(x, self.count, self.mean, shifted=shifted)
         stacked = np.vstack([self.factor, rows])
         values, U = np.linalg.eigh(stacked @ stacked.T)
         keep = values[::-1][: self.rank] > values[-1] * 1e-14
@@ -126,11 +126,17 @@ class SketchMoments:
         return product
 
 
-def _centred_rows(x: Array, count: int, mean: Array) -> tuple[Array, int, Array]:
-    """Return rows (n + 1, D) whose scatter is to be added, the new count and the new mean, Eqs. (13) and (14)."""
+def _centred_rows(x: Array, count: int, mean: Array, *, shifted: bool) -> tuple[Array, int, Array]:
+    """Return rows (n + 1, D) whose scatter is to be added, the new count and the new mean, Eqs. (13) and (14).
+
+    As printed, without `shifted`, the scatter added is that of the new rows alone, about the new mean: (n, D).
+    """
     n = len(x)
     centre = x.mean(axis=0)
     shift = centre - mean
+    if not shifted:
+        mean = mean + shift * (n / (count + n))
+        return x - mean, count + n, mean
     rows = np.empty((n + 1, x.shape[1]))
     np.subtract(x, centre, out=rows[:n])
     rows[n] = shift * np.sqrt(count * n / (count + n))

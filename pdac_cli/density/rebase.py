@@ -26,6 +26,14 @@ def carry(mixture: Mixtures, W: Array, W_new: Array, shift: Array, beyond: Array
     return Mixtures(mixture.alpha, mu, sigma, np.array([new]))
 
 
+def with_dims(mixture: Mixtures, dims: int) -> Mixtures:
+    """Return one class's mixture (C = 1) with other coordinates in use: new ones are standard normal at first."""
+    used = np.arange(mixture.mu.shape[2]) < dims
+    mu = np.where(used, mixture.mu, 0.0)
+    sigma = np.where(used[:, None] & used, mixture.sigma, np.eye(len(used)))
+    return Mixtures(mixture.alpha, mu, sigma, np.array([dims]))
+
+
 def floored(mixture: Mixtures, ridge: float) -> Mixtures:
     """Return the mixture with every eigenvalue of its covariances at `ridge` or above."""
     lift = np.maximum(0.0, ridge - np.linalg.eigvalsh(mixture.sigma)[..., 0])

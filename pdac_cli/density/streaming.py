@@ -19,8 +19,8 @@ from pdac_cli.density.mixture import Mixtures, cholesky, coefficients, e_step, q
 from pdac_cli.density.model import Model, initial_rows
 from pdac_cli.density.moments import GUARD, DenseMoments, Moments, SketchMoments
 from pdac_cli.density.projection import fix_signs
-from pdac_cli.density.rebase import carry, floored, streaming_em
-from pdac_cli.options.stream import StreamDensityOptions, StreamSolver
+from pdac_cli.density.rebase import carry, floored, streaming_em, with_dims
+from pdac_cli.options.stream import StreamDensityOptions, StreamSolver, Updates
 
 
 @dataclass(frozen=True)
@@ -107,20 +107,24 @@ def update(known: StreamedClass, options: StreamDensityOptions, seed: int) -> No
     """Fold the pending rows in, Eqs. (13)–(14); turn the basis and carry the mixture (15); one EM step (16)–(17)."""
     h = np.concatenate(known.pending)
     latest = h if known.kept is None else np.concatenate([known.kept, h])[-max(options.step_rows, len(h)) :]
-    x = _fold(known, h)
+    printed = options.updates is Updates.PRINTED
+    x = _fold(known, h, options)
     before = known.fitted
-    values, basis = known.moments.directions(x, None if before is None else before.basis, options.dim + GUARD)
+    if printed:
+        values, basis = known.moments.decomposition(options.dim + GUARD)
+    else:
+        values, basis = known.moments.directions(x, None if before is None else before.basis, options.dim + GUARD)
     dims = _rank(values[: options.dim], len(basis))
     if dims == 0:
         return
-    basis, variance = fix_signs(basis), float(values[:dims].mean())
+    basis, variance = fix_signs(basis), options.units.variance(float(values[:dims].mean()), known.unit)
     scaled = x if latest is h else np.divide(latest, known.unit, dtype=np.float64)
     xi = (scaled - known.moments.mean) @ basis[:, :dims]
     known.kept = latest if known.moments.count // 2 < options.step_rows else None
     if before is None:
         mixture = _start(xi, variance, known.label, options, seed)
     else:
-        mixture = _carried(known, before, basis[:, :dims], options.ridge * variance)
+        mixture = _in_basis(known, before, basis[:, :dims], variance, options)
     regroup = options.step_rows > 1  # 1: the paper's update, and nothing beside it
     mixture, log_likelihood = streaming_em(mixture, xi, options.beta, options.ridge * variance, regroup=regroup)
     known.fitted = Fitted(known.moments.mean, basis, mixture, coefficients(mixture), log_likelihood)
@@ -171,24 +175,25 @@ def _settle(known: StreamedClass, options: StreamDensityOptions) -> _Settled:
     """Return the class with every row folded in; it stays itself as it is."""
     copy = replace(known, moments=deepcopy(known.moments), pending=list(known.pending))
     if copy.pending:
-        _fold(copy, np.concatenate(copy.pending))
+        _fold(copy, np.concatenate(copy.pending), options)
     fitted = known.fitted
     if fitted is not None:
         values, basis = copy.moments.decomposition(options.dim)
         dims = _rank(values, len(basis))
         W = fix_signs(basis[:, :dims])
-        mixture = _carried(copy, fitted, W, options.ridge * float(values[:dims].mean()))
+        variance = options.units.variance(float(values[:dims].mean()), copy.unit)
+        mixture = _in_basis(copy, fitted, W, variance, options)
         fitted = replace(fitted, mean=copy.moments.mean, basis=W, mixture=mixture)
     return _Settled(known.label, copy.moments.count, copy.unit, copy.moments.mean, fitted)
 
 
-def _fold(known: StreamedClass, h: Array) -> Array:
+def _fold(known: StreamedClass, h: Array, options: StreamDensityOptions) -> Array:
     """Take the pending rows h (n, D) into the moments and return them in the class's unit: (n, D)."""
     known.pending, known.waiting = [], 0
     if known.moments.count == 0:
         known.unit = _unit(h.astype(np.float64))
     x: Array = np.divide(h, known.unit, dtype=np.float64)
-    known.moments.fold(x)
+    known.moments.fold(x, shifted=options.updates is Updates.CARRIED)
     return x
 
 
@@ -215,9 +220,17 @@ def _start(xi: Array, variance: float, label: int, options: StreamDensityOptions
     return Mixtures(np.full((1, comps), 1 / comps), mu, sigma, np.array([dims]))
 
 
-def _carried(known: StreamedClass, before: Fitted, W: Array, ridge: float) -> Mixtures:
-    """Return the mixture of `before` in the basis W (D, d_y) and about the mean of the moments, Eq. (15)."""
+def _in_basis(
+    known: StreamedClass, before: Fitted, W: Array, variance: float, options: StreamDensityOptions
+) -> Mixtures:
+    """Return the mixture of `before` in the basis W (D, d_y) and about the mean of the moments, Eq. (15).
+
+    As printed, its numbers stay what they are, whatever the coordinates now mean.
+    """
+    if options.updates is Updates.PRINTED:
+        return with_dims(before.mixture, W.shape[1])
     outside = W - before.W @ (before.W.T @ W)
     beyond = outside.T @ known.moments.times(outside)
     beyond = (beyond + beyond.T) / 2
-    return floored(carry(before.mixture, before.W, W, before.mean - known.moments.mean, beyond), ridge)
+    carried = carry(before.mixture, before.W, W, before.mean - known.moments.mean, beyond)
+    return floored(carried, options.ridge * variance)

@@ -11,7 +11,7 @@ from typing import Any
 from pdac_cli.options.checks import Options, require
 from pdac_cli.options.declare import Panel, group, option
 from pdac_cli.options.methods import ABOUT, DRAWN, OwnOptions
-from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions, VerbOptions, seed_option
+from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions, Units, VerbOptions, seed_option
 
 
 class Allocation(StrEnum):
@@ -53,7 +53,7 @@ class Rule(StrEnum):
 
 PAPER_RULE: Mapping[str, Any] = {  # as printed
     "method": "pdac", "density_kind": DensityKind.CLASS, "steer": 0.0, "normalize": False,
-    "allocation": Allocation.JOINT, "eviction": Eviction.PAPER, "temperature": 1.0,
+    "units": Units.ABSOLUTE, "allocation": Allocation.JOINT, "eviction": Eviction.PAPER, "temperature": 1.0,
 }  # fmt: skip
 
 

@@ -62,6 +62,17 @@ class InputOptions(Options):
         require(not ignored, "--ignore-label is given with --no-labels, where there are none; leave one of them out")
 
 
+class Units(StrEnum):
+    """What the first covariances of EM and the ridge are measured in."""
+
+    CLASS = "class"  # the class's mean projected variance: the answer does not depend on the features' scale
+    ABSOLUTE = "absolute"  # the features' own: Σ starts at the identity, as printed
+
+    def variance(self, of_class: float, unit: float) -> float:
+        """Return the unit's variance for a class whose rows are divided by `unit`."""
+        return of_class if self is Units.CLASS else unit**-2
+
+
 class Solver(StrEnum):
     """How the top directions of Eq. (3) are found."""
 
@@ -82,8 +93,16 @@ def components_option() -> Any:
 def ridge_option() -> Any:
     """Declare --ridge; below its least value, rounding alone makes a covariance indefinite."""
     return option(
-        1e-6, help="Added to each covariance, times the class's mean projected variance.", panel=Panel.DENSITY,
+        1e-6, help="Added to each covariance, in the units of --units.", panel=Panel.DENSITY,
         minimum=1e-12, expected="a number of 1e-12 or more",
+    )  # fmt: skip
+
+
+def units_option() -> Any:
+    """Declare --units."""
+    return option(
+        Units.CLASS, help="EM starts at the identity times this, and so does --ridge count: the class's mean projected "
+        "variance, or 1 as the paper prints.", panel=Panel.DENSITY,
     )  # fmt: skip
 
 
@@ -102,7 +121,8 @@ class DensityOptions(Options):
     dim: int = dim_option()
     components: int = components_option()
     iterations: int = option(20, help="EM steps G.", panel=Panel.DENSITY, minimum=0)
-    ridge: float = ridge_option()  # times the class's mean projected variance
+    ridge: float = ridge_option()
+    units: Units = units_option()
     tol: float | None = option(
         None, help="Stop a class's EM when a step gains less than this.", panel=Panel.DENSITY, minimum=0,
         otherwise="run all steps", expected="0 or more, or leave it out",

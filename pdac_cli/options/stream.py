@@ -15,11 +15,13 @@ from pdac_cli.options.select import DensityKind, Rule, rule_option, temperature_
 from pdac_cli.options.shared import (
     InputOptions,
     RunOptions,
+    Units,
     VerbOptions,
     components_option,
     dim_option,
     ridge_option,
     seed_option,
+    units_option,
 )
 
 STREAM_STEER = 10.0  # a little better than 30, and 100 is worse
@@ -37,6 +39,13 @@ class StreamAllocation(StrEnum):
 
     PER_CLASS = "per-class"  # the latest rows of its own class
     JOINT = "joint"  # the paper: all rows of its batch
+
+
+class Updates(StrEnum):
+    """How a class's moments and mixture follow its rows, Eqs. (14) and (15)."""
+
+    CARRIED = "carried"  # the moments are those of all rows seen, the mixture is carried into the moved basis
+    PRINTED = "printed"  # the paper's: the shift of the mean is dropped, the mixture keeps its coordinates
 
 
 class StreamSolver(StrEnum):
@@ -63,6 +72,14 @@ def step_rows_option() -> Any:
     )  # fmt: skip
 
 
+def updates_option() -> Any:
+    """Declare --updates."""
+    return option(
+        Updates.CARRIED, help="Streamed densities: exact moments and a mixture carried into the moved basis, "
+        "or neither, as printed.", panel=Panel.STREAMING,
+    )  # fmt: skip
+
+
 def acceptance_option() -> Any:
     """Declare --acceptance."""
     return option(
@@ -86,8 +103,10 @@ class StreamDensityOptions(Options):
     dim: int = dim_option()
     components: int = components_option()
     ridge: float = ridge_option()
+    units: Units = units_option()
     beta: float = beta_option()
     step_rows: int = step_rows_option()
+    updates: Updates = updates_option()
     solver: StreamSolver = option(
         StreamSolver.WARM, help="How the projection follows; sketch: for thousands of features.", panel=Panel.DENSITY
     )
@@ -105,6 +124,7 @@ def check_density(kind: DensityKind, steer: float, given: Collection[str], own: 
 PAPER_RULE: Mapping[str, Any] = {
     "method": StreamMethod.SPDAC, "density_kind": DensityKind.CLASS, "steer": 0.0,
     "allocation": StreamAllocation.JOINT, "acceptance": Acceptance.PAPER, "step_rows": 1, "temperature": 1.0,
+    "units": Units.ABSOLUTE, "updates": Updates.PRINTED,
 }  # fmt: skip
 
 
@@ -171,7 +191,7 @@ class StreamOptions(VerbOptions):
         stateless = self.state_every is not None and self.state is None
         require(not stateless, "--state-every is given without --state; add --state state.h5")
         if self.method is StreamMethod.SPDAC:
-            own = ("acceptance", "allocation", "window", "beta", "step_rows", "solver")
+            own = ("acceptance", "allocation", "window", "beta", "step_rows", "solver", "units", "updates")
             check_density(self.density_kind, self.steer, self.given, own)
 
     @classmethod

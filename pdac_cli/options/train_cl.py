@@ -14,14 +14,16 @@ from pdac_cli.options.declare import Panel, group, option
 from pdac_cli.options.extract import Amp, amp_option, device_option, download_option
 from pdac_cli.options.methods import ABOUT, DRAWN, MethodOptions, StreamMethod
 from pdac_cli.options.select import Allocation, DensityKind, DrawOptions, Eviction, temperature_option
-from pdac_cli.options.shared import DensityOptions, RunOptions, VerbOptions, seed_option
+from pdac_cli.options.shared import DensityOptions, RunOptions, Units, VerbOptions, seed_option
 from pdac_cli.options.stream import (
     STREAM_STEER,
     Acceptance,
+    Updates,
     acceptance_option,
     beta_option,
     check_density,
     step_rows_option,
+    updates_option,
     window_option,
 )
 from pdac_cli.options.text import parse_size
@@ -56,8 +58,8 @@ STREAM_METHODS = ("spdac", "er")
 REFERENCE_METHODS = ("uniform", "er")  # they draw uniformly: what others are compared with
 PAPER_RULE: Mapping[str, Any] = {
     "density_kind": DensityKind.CLASS, "steer": 0.0, "normalize": False, "rescore": True,
-    "allocation": Allocation.JOINT, "eviction": Eviction.PAPER, "acceptance": Acceptance.PAPER, "window": 0,
-    "step_rows": 1,
+    "units": Units.ABSOLUTE, "allocation": Allocation.JOINT, "eviction": Eviction.PAPER,
+    "acceptance": Acceptance.PAPER, "window": 0, "step_rows": 1, "updates": Updates.PRINTED,
 }  # fmt: skip
 DEFAULT_EPOCHS = 10
 PROPER_WIDTH = 64  # of the ResNet18's first stage
@@ -173,6 +175,7 @@ class TrainOptions(VerbOptions):
     window: int = window_option()
     beta: float = beta_option()
     step_rows: int = step_rows_option()
+    updates: Updates = updates_option()
     rows_per_class: int | None = option(
         None, help="Learn from the first so many rows of every class.", panel=Panel.INPUT, minimum=2, otherwise="all"
     )
@@ -207,7 +210,7 @@ class TrainOptions(VerbOptions):
         if offline and DRAWN in self.compared_methods:
             self.draw.check(self.allocation)
         if not offline and StreamMethod.SPDAC in self.compared_methods:
-            own = ("acceptance", "window", "beta", "step_rows")
+            own = ("acceptance", "window", "beta", "step_rows", "updates")
             check_density(self.draw.density_kind, self.draw.steer, self.given, own)
         names = self.compared_methods
         known = self.compare or self.reference is None or self.reference in names

@@ -206,7 +206,7 @@ def test_the_papers_rule_is_one_flag_away_and_no_option_changes_the_method(pdac,
     default, paper = made(), made("--preset", "paper")
     assert default[:3] == ("pdac", "balanced", "steered")
     assert paper[:3] == ("pdac", "joint", "paper")
-    assert paper == made(*printed, "--allocation", "joint", "--eviction", "paper")
+    assert paper == made(*printed, "--units", "absolute", "--allocation", "joint", "--eviction", "paper")
     assert made("--preset", "paper", "--allocation", "per-class")[:3] == ("pdac", "per-class", "paper")
     assert made("--preset", "paper", "--method", "uniform")[0] == "uniform"
     for option in (("--temperature", 1), ("--ridge", 1e-6), ("--dim", 10), ("--steer-by", "error"), ("--steer", 30)):

@@ -1,9 +1,12 @@
+import warnings
+
 import numpy as np
 import pytest
+from sklearn.mixture import GaussianMixture
 
 from pdac_cli.density.blocks import ROWS
 from pdac_cli.density.model import Scorer, fit_classes, initial_rows, merge_models
-from pdac_cli.options.shared import DensityOptions, Solver
+from pdac_cli.options.shared import DensityOptions, Solver, Units
 from tests.oracles import MemoryRows, clustered, features, log_mixture
 
 
@@ -82,3 +85,22 @@ def test_the_recorded_likelihood_weighs_classes_by_their_rows():
     model = fit(classes, dim=3, iterations=4)
     np.testing.assert_allclose(model.step_log_likelihood(), model.log_likelihood.T @ [0.25, 0.75])
     np.testing.assert_allclose(np.exp(model.log_prior), [0.25, 0.75])
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.01, 30.0])
+def test_in_absolute_units_em_starts_at_the_identity_and_the_ridge_is_absolute(scale):
+    """As printed, held to scikit-learn's EM from the same start."""
+    h = clustered(400, 12, 3) * scale
+    model = fit([h], dim=3, components=3, iterations=8, ridge=1e-4, units=Units.ABSOLUTE)
+    xi = (h - h.mean(axis=0)) @ model.W[0]
+    oracle = GaussianMixture(
+        3, tol=0, max_iter=8, reg_covar=1e-4, weights_init=np.full(3, 1 / 3), means_init=xi[initial_rows(0, 400, 3, 0)],
+        precisions_init=np.tile(np.eye(3), (3, 1, 1)),
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scikit-learn's, that it has not converged
+        oracle.fit(xi)
+    np.testing.assert_allclose(model.alpha[0], oracle.weights_, atol=1e-6)
+    np.testing.assert_allclose(model.mu[0], oracle.means_, atol=1e-5 * scale)
+    sigma = model.chol[0] @ model.chol[0].swapaxes(1, 2)
+    np.testing.assert_allclose(sigma, oracle.covariances_, rtol=1e-4, atol=1e-5 * scale**2)

@@ -6,11 +6,12 @@ from scipy.stats import multivariate_normal, ortho_group
 from threadpoolctl import threadpool_limits
 
 from pdac_cli.density.mixture import Mixtures
-from pdac_cli.density.model import Scorer
+from pdac_cli.density.model import Scorer, initial_rows
 from pdac_cli.density.moments import DenseMoments, SketchMoments
 from pdac_cli.density.rebase import ALPHA_FLOOR, carry, floored, streaming_em
 from pdac_cli.density.streaming import add_rows, new_class, score, to_model
-from pdac_cli.options.stream import StreamDensityOptions, StreamSolver
+from pdac_cli.options.shared import Units
+from pdac_cli.options.stream import StreamDensityOptions, StreamSolver, Updates
 from tests.likelihood import measure, samples
 from tests.oracles import clustered, features
 
@@ -266,3 +267,50 @@ def test_the_model_scores_as_the_stream_does_once_all_rows_are_in():
     model = to_model([known], settings)
     np.testing.assert_allclose(Scorer.of(model).log_conditional(h, 0), scored(known, h), atol=1e-8)
     assert model.labels.tolist() == [7]
+
+
+def as_printed(h, batch, comps, dim, beta, ridge, seed):
+    """The paper's Algorithm 2 for one class, letter by letter, from the batch that is large enough to begin with."""
+    first = -(-(max(comps, dim) + 1) // batch) * batch
+    mean, covariance, n = h[:first].mean(0), np.cov(h[:first].T, bias=True), first
+    alpha, mu = np.full(comps, 1 / comps), None
+    sigma = np.tile(np.eye(dim), (comps, 1, 1))
+    for start in range(0, len(h), batch):
+        rows = h[start : start + batch]
+        if start + batch < first:
+            continue
+        if start + batch == first:
+            rows = h[:first]
+        else:
+            mean = (mean * n + rows.sum(0)) / (n + len(rows))
+            covariance = (covariance * n + (rows - mean).T @ (rows - mean)) / (n + len(rows))
+            n += len(rows)
+        W = np.linalg.eigh(covariance)[1][:, ::-1][:, :dim]
+        W = W * np.sign(W[np.abs(W).argmax(0), np.arange(dim)])
+        xi = (rows - mean) @ W
+        if mu is None:
+            mu = xi[initial_rows(0, len(rows), comps, seed)]
+        joint = np.stack([np.log(alpha[k]) + multivariate_normal(mu[k], sigma[k]).logpdf(xi) for k in range(comps)])
+        r = np.exp(joint - logsumexp(joint, axis=0))
+        mu = (1 - beta) * mu + beta * (r @ xi) / r.sum(1)[:, None]
+        about = [((r[k, :, None] * (xi - mu[k])).T @ (xi - mu[k])) / r[k].sum() for k in range(comps)]
+        sigma = (1 - beta) * sigma + beta * (np.array(about) + ridge * np.eye(dim))
+        alpha = r.mean(1)
+    return mean, W, alpha, mu, sigma
+
+
+@pytest.mark.parametrize("batch", [80, 120])
+def test_printed_updates_are_the_papers_letter_by_letter(batch):
+    h = features(480, 12, seed=3) * np.linspace(0.5, 2.0, 12) + np.linspace(0, 2, 480)[:, None]  # a mean that drifts
+    mean, W, alpha, mu, sigma = as_printed(h, batch, 3, 4, 0.3, 1e-6, seed=5)
+    assert alpha.min() > 1e-3  # above the floor, which is not printed
+    known, _ = streamed(h, batch, seed=5, dim=4, components=3, beta=0.3, ridge=1e-6, step_rows=1, units=Units.ABSOLUTE,
+                        updates=Updates.PRINTED)  # fmt: skip
+    unit, mixture = known.unit, known.fitted.mixture
+    np.testing.assert_allclose(known.fitted.mean * unit, mean, rtol=1e-9)
+    np.testing.assert_allclose(known.fitted.W, W, atol=1e-8)
+    np.testing.assert_allclose(mixture.alpha[0], alpha, atol=1e-8)
+    np.testing.assert_allclose(mixture.mu[0] * unit, mu, atol=1e-7)
+    np.testing.assert_allclose(mixture.sigma[0] * unit**2, sigma, atol=1e-7)
+    carried, _ = streamed(h, batch, seed=5, dim=4, components=3, step_rows=1)
+    assert not np.allclose(carried.fitted.mixture.mu, mixture.mu, atol=1e-2)

@@ -4,7 +4,8 @@ For options whose effect other tests show from the options on, and that they giv
 """
 
 from pdac_cli.options.select import Allocation, DensityKind, Eviction, SteerBy
-from pdac_cli.options.shared import Solver
+from pdac_cli.options.shared import Solver, Units
+from pdac_cli.options.stream import Updates
 
 OWN = [
     (["--bandwidth", "0.5"], "own.maxherding.bandwidth", 0.5),
@@ -23,6 +24,7 @@ DRAW = [
     (["--steer", "3"], "draw.steer", 3.0),
     (["--steer-by", "mean"], "draw.steer_by", SteerBy.MEAN),
     (["--no-normalize"], "density.normalize", False),
+    (["--units", "absolute"], "density.units", Units.ABSOLUTE),
 ]
 
 REACH = {
@@ -30,7 +32,14 @@ REACH = {
         ["--data", "cifar10:d", "-o", "f.h5", "--checkpoint", "c.pt"],
         [(["--download"], "download", True), (["-v"], "run.verbose", True)],
     ),
-    "fit": (["f.h5", "-o", "m.h5"], [*INPUT, (["--solver", "exact"], "density.solver", Solver.EXACT)]),
+    "fit": (
+        ["f.h5", "-o", "m.h5"],
+        [
+            *INPUT,
+            (["--solver", "exact"], "density.solver", Solver.EXACT),
+            (["--units", "absolute"], "density.units", Units.ABSOLUTE),
+        ],
+    ),
     "select": (["f.h5", "-n", "5"], [*INPUT, *DRAW, *OWN, (["--eviction", "relative"], "eviction", Eviction.RELATIVE)]),
     "compare": (
         ["f.h5", "--budget", "5,9"],
@@ -54,6 +63,8 @@ REACH = {
             (["--candidates", "9"], "settings.aser.candidates", 9),
             (["--candidates", "9"], "settings.er_mir.candidates", 9),
             (["--gradient-batches", "4"], "settings.gss.gradient_batches", 4),
+            (["--density", "class", "--units", "absolute"], "density.units", Units.ABSOLUTE),
+            (["--density", "class", "--updates", "printed"], "density.updates", Updates.PRINTED),
         ],
     ),
     "merge": (["a.h5", "b.h5", "-o", "f.h5"], [(["--verbose"], "run.verbose", True)]),
@@ -78,6 +89,11 @@ REACH = {
             (["--replay-batch", "0"], "learning.replay_batch", 0),
             (["--iterations", "3"], "density.iterations", 3),
             *DRAW,
+            (
+                ["--setting", "online", "--steer", "0", "--density", "class", "--updates", "printed"],
+                "updates",
+                Updates.PRINTED,
+            ),
             (["--pad", "2"], "learning.pad", 2),
             (["--no-flip"], "learning.flip", False),
         ],

@@ -205,7 +205,7 @@ def _memory(
         return ChosenMemory(samples, place, ranks.shared, ranks.first, select, method, plan, options.rescore)
     density = StreamDensity(
         dim=options.density.dim, components=options.density.components, ridge=options.density.ridge,
-        beta=options.beta, step_rows=options.step_rows,
+        units=options.density.units, beta=options.beta, step_rows=options.step_rows, updates=options.updates,
     )  # fmt: skip
     joint = options.allocation is Allocation.JOINT
     stream = StreamOptions(

@@ -120,6 +120,7 @@ def config_of(options: TrainOptions, samples: Samples, methods: Methods, device:
         "window": options.window,
         "beta": options.beta,
         "step_rows": options.step_rows,
+        "updates": options.updates.value,
         "rows_per_class": options.rows_per_class,
         **_settings_of(options, methods),
         "init": None if init is None else str(init),

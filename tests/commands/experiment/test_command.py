@@ -22,7 +22,8 @@ from pdac_cli.errors import Stopped
 from pdac_cli.learning import step_timing
 from pdac_cli.options.experiment import ExperimentOptions, Scale
 from pdac_cli.options.select import Allocation, Eviction
-from pdac_cli.options.stream import Acceptance
+from pdac_cli.options.shared import Units
+from pdac_cli.options.stream import Acceptance, Updates
 
 SMALL = """
 title = "a small sweep"
@@ -418,16 +419,16 @@ def test_presets_are_the_papers_runs_by_its_printed_rule(name, scale):
         )
         assert given["tasks"] == {"cifar10": 5, "cifar100": 10, "tinyimagenet": 10}[unit.data]
         if unit.label in ("pdac", "spdac", "spdac-density"):
-            rule = (given["allocation"], given["temperature"], given["ridge"])
-            assert rule == (Allocation.JOINT, 1.0, 1e-6)
+            rule = (given["allocation"], given["temperature"], given["ridge"], given["units"])
+            assert rule == (Allocation.JOINT, 1.0, 1e-6, Units.ABSOLUTE)
         if unit.label == "pdac":
             assert (given["eviction"], given["normalize"], given["rescore"]) == (Eviction.PAPER, False, True)
         if unit.label == "uniform":
             assert given["allocation"] is Allocation.JOINT
         if unit.label in ("spdac", "spdac-density"):
-            stream = (given["method"], given["acceptance"], given["window"], given["step_rows"])
+            stream = (given["method"], given["acceptance"], given["window"], given["step_rows"], given["updates"])
             rule = Acceptance.PAPER if unit.label == "spdac" else Acceptance.DENSITY
-            assert stream == ("spdac", rule, 0, 1)
+            assert stream == ("spdac", rule, 0, 1, Updates.PRINTED)
         if scale is Scale.FULL:
             assert given["width"] == 64
             assert given.get("epochs", 10) == 10

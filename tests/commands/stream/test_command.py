@@ -613,7 +613,9 @@ def test_the_default_is_steered_and_the_papers_rule_is_one_flag_away(pdac, tmp_p
     assert by_class[0] == default[0]
     assert by_class != default
     printed = ("--density", "class", "--steer", 0, "--allocation", "joint", "--acceptance", "paper", "--step-rows", 1)
-    assert made("--preset", "paper") == made(*printed) != by_class
+    as_printed = (*printed, "--units", "absolute", "--updates", "printed")
+    assert made("--preset", "paper") == made(*as_printed) != made(*printed)
+    assert made(*as_printed) != by_class
     assert made("--density", "class", "--model", tmp_path / "m.h5") == by_class
 
 
