@@ -657,7 +657,8 @@ def test_bad_input(name: str, verb: str, pdac: Any, tmp_path: Path, monkeypatch:
     words = made if isinstance(made, str) else case.words  # some are known only when the input is there
     for variable, value in case.environment.items():
         monkeypatch.setenv(variable, value)
-    arguments = shlex.split(f"{COMMANDS[verb]} {case.arguments}")
+    command = COMMANDS[verb].replace("--data i.h5 ", "") if "--data" in case.arguments else COMMANDS[verb]
+    arguments = shlex.split(f"{command} {case.arguments}")
     with monkeypatch.context() as patch, case.during(folder, patch):
         before = contents(folder)
         result = in_a_process(arguments, case.limits) if case.limits else pdac(*arguments)

@@ -52,6 +52,8 @@ def options_of(verb: Verb, texts: Mapping[str, Any]) -> VerbOptions:
 
 def _found(one: Declared, texts: Mapping[str, Any]) -> Any:
     by_place, by_flag = texts.get(one.name), texts.get(one.name + _BY_FLAG)
+    if one.about.once and isinstance(by_place, list) and len(by_place) > 1:
+        raise UsageError(f"{one.label} is given {len(by_place)} times; expected it once; run one command for each")
     if by_place and by_flag is not None:
         raise UsageError(f"data is given twice, as an argument and by {one.flags[0]}; expected it once")
     return [by_flag] if by_flag is not None else by_place
@@ -79,7 +81,7 @@ def _parameters(one: Declared) -> list[inspect.Parameter]:
         if about.flags:
             made.append(_parameter(one.name + _BY_FLAG, str | None, typer.Option(*about.flags, **facts)))
     else:
-        hint = bool | None if one.is_switch else list[str] | None if about.repeated else str | None
+        hint = bool | None if one.is_switch else list[str] | None if about.repeated or about.once else str | None
         made.append(_parameter(one.name, hint, typer.Option(*one.flags, **facts)))
     return made
 

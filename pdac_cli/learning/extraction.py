@@ -52,6 +52,7 @@ class Extractor:
     amp: Amp = Amp.OFF
     dtype: StoredType = StoredType.FLOAT32
     workers: int = 1
+    keeps_logits: bool = True
 
     def check(self) -> None:
         """Refuse, before long work, images that the network cannot take, and mixed precision that is not there."""
@@ -67,7 +68,7 @@ class Extractor:
             ) from None
 
     def batches(self, images: Images, start: int, stop: int) -> Generator[ExtractedBatch]:
-        """Run over the rows ``start``, which begins a batch, to ``stop``, in order."""
+        """Run over the rows ``start`` to ``stop``, in order, in batches that begin where those of all rows do."""
         self.network.to(self.device)
         for parameter in self.network.parameters():
             if parameter.ndim == 4:  # rows of pixels with their channels together suit convolutions best
@@ -77,12 +78,12 @@ class Extractor:
         launched: deque[tuple[int, Loaded, Tensor, Tensor]] = deque()
         with ThreadPoolExecutor(self.workers, "decode") as pool:
             try:
-                for first, loaded in self._decoded(pool, images, start, stop):
+                for first, loaded in self._decoded(pool, images, start - start % self.batch_size, stop):
                     launched.append((first, loaded, *self.forward(loaded.x)))
                     if len(launched) > late:
-                        yield self._collected(images, stop, *launched.popleft())
+                        yield self._collected(images, (start, stop), *launched.popleft())
                 for results in launched:
-                    yield self._collected(images, stop, *results)
+                    yield self._collected(images, (start, stop), *results)
             finally:
                 pool.shutdown(cancel_futures=True)
 
@@ -98,7 +99,10 @@ class Extractor:
         """Yield batches in order, with a few more under way."""
         queue: deque[tuple[int, Future[Loaded]]] = deque()
         for first in range(start, stop, self.batch_size):
-            queue.append((first, pool.submit(self._load, images, first, min(stop, first + self.batch_size))))
+            last = min(
+                len(images.labels), first + self.batch_size
+            )  # others' rows too: a batch is the same in any shard
+            queue.append((first, pool.submit(self._load, images, first, last)))
             if len(queue) > self.workers + _AHEAD:
                 first, future = queue.popleft()
                 yield first, future.result()
@@ -113,13 +117,15 @@ class Extractor:
         return Loaded(x.pin_memory() if self.device.type == "cuda" else x, loaded.bad)
 
     def _collected(
-        self, images: Images, stop: int, start: int, loaded: Loaded, h: Tensor, logits: Tensor
+        self, images: Images, wanted: tuple[int, int], first: int, loaded: Loaded, h: Tensor, logits: Tensor
     ) -> ExtractedBatch:
-        stop = min(stop, start + self.batch_size)
-        bad = {bad.row for bad in loaded.bad}
-        rows = np.array([row for row in range(start, stop) if row not in bad], np.int64)
+        start, stop = max(wanted[0], first), min(wanted[1], first + self.batch_size)
+        bad = tuple(bad for bad in loaded.bad if start <= bad.row < stop)
+        left_out = {bad.row for bad in bad}
+        rows = np.array([row for row in range(start, stop) if row not in left_out], np.int64)
+        logits = logits if self.keeps_logits else logits[:, :0]
         columns = [self._stored(images, rows, name, x) for name, x in (("features", h), ("logits", logits))]
-        return ExtractedBatch(start, stop, rows, columns[0], columns[1], loaded.bad)
+        return ExtractedBatch(start, stop, rows, columns[0], columns[1], bad)
 
     def _stored(self, images: Images, rows: NDArray[np.int64], name: str, x: Tensor) -> NDArray[Any]:
         """The rows' values in the type of the file; refuse what is not finite there."""

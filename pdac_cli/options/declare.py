@@ -49,6 +49,7 @@ class About:
     argument: bool = False  # given by its place; with flags, by them too
     required: bool = False
     repeated: bool = False  # may be given several times
+    once: bool = False  # refused where it is given again; of other options the last one counts
 
 
 def option(default: Any = MISSING, *, help: str, panel: Panel, **about: Any) -> Any:  # noqa: A002

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from pdac_cli.options.checks import Options, require
+from pdac_cli.errors import UsageError
+from pdac_cli.options.checks import Options, did_you_mean, require
 from pdac_cli.options.declare import Panel, group, option
 from pdac_cli.options.shared import RunOptions, VerbOptions
-from pdac_cli.options.text import parse_numbers, parse_shard, parse_size
+from pdac_cli.options.text import parse_names, parse_numbers, parse_shard, parse_size
 
 
 class Split(StrEnum):
@@ -50,17 +52,56 @@ def download_option() -> Any:
     return option(False, help="Fetch a dataset that is not there.", panel=Panel.INPUT)
 
 
+# Means and deviations of the training images, as commonly used with each set.
+STATISTICS: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "cifar10": ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
+    "cifar100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
+    "tinyimagenet": ((0.4802, 0.4481, 0.3975), (0.2770, 0.2691, 0.2821)),
+    "clip": ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
+    "inception": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+}
+_NOT_HDF5 = (".npz", ".npy", ".parquet", ".csv", ".txt", ".json", ".zarr", ".pt", ".pth", ".safetensors")
+
+
+def _statistics(which: int) -> Callable[[str, str], tuple[float, ...]]:
+    """How --mean (0) or --std (1) is read: numbers, or the name of a set of images that they are of."""
+
+    def parse(option: str, text: str) -> tuple[float, ...]:
+        if text.lower() in STATISTICS:
+            return STATISTICS[text.lower()][which]
+        try:
+            return parse_numbers(option, text)
+        except UsageError:
+            raise UsageError(
+                f"{option} is {text!r}; expected numbers with commas, such as 0.49,0.48,0.45, or one of: "
+                f"{', '.join(STATISTICS)}{did_you_mean(text, STATISTICS)}"
+            ) from None
+
+    return parse
+
+
+def _check_scale(name: str, values: tuple[float, ...] | None) -> None:
+    """Refuse numbers on the scale 0 to 255."""
+    if values is not None and max(values) > 1:
+        given, divided = (",".join(f"{value * by:.6g}" for value in values) for by in (1, 1 / 255))
+        raise UsageError(
+            f"--{name} is {given}; expected numbers on the scale 0 to 1; divide by 255: --{name} {divided}"
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class PreprocessingOptions(Options):
     """What is done to images; None: as the checkpoint's metadata says, else as is usual for the dataset."""
 
     mean: tuple[float, ...] | None = option(
-        None, help="Mean per channel on the scale 0 to 1.", panel=Panel.NETWORK, metavar="X,X,X", parse=parse_numbers,
+        None, help="Mean per channel on the scale 0 to 1; or imagenet, cifar10, clip …, for both.",
+        panel=Panel.NETWORK, metavar="X,X,X|NAME", parse=_statistics(0),
         otherwise="the checkpoint's, else the dataset's",
         expected="one finite number per channel, such as 0.49,0.48,0.45",
     )  # fmt: skip
     std: tuple[float, ...] | None = option(
-        None, help="Deviation per channel, likewise.", panel=Panel.NETWORK, metavar="X,X,X", parse=parse_numbers,
+        None, help="Deviation per channel, likewise.", panel=Panel.NETWORK, metavar="X,X,X|NAME", parse=_statistics(1),
         above=0, expected="numbers above 0, one per channel",
     )  # fmt: skip
     resize: tuple[int, ...] | None = option(
@@ -76,6 +117,8 @@ class PreprocessingOptions(Options):
             valid = size is None or (len(size) in (1, 2) and all(1 <= side <= 2**15 for side in size))
             require(valid, f"--{name} is {size}; expected one size in pixels, such as 224, or two, such as 224x288")
         super().__post_init__()
+        _check_scale("mean", self.mean)
+        _check_scale("std", self.std)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +127,7 @@ class ExtractOptions(VerbOptions):
 
     data: str = option(
         help="Images: a folder per class, an HDF5 or npz file, cifar10:PATH, cifar100:PATH or tinyimagenet:PATH.",
-        panel=Panel.INPUT, metavar="DATA",
+        panel=Panel.INPUT, metavar="DATA", once=True,
     )  # fmt: skip
     output: Path = option(help="Feature file to write.", panel=Panel.OUTPUT, flags=("--output", "-o"))
     checkpoint: Path | None = option(
@@ -98,6 +141,10 @@ class ExtractOptions(VerbOptions):
         None, help="A torchvision classifier.", panel=Panel.NETWORK, metavar="NAME",
         otherwise="a ResNet18 of the checkpoint's form",
     )  # fmt: skip
+    classes: tuple[str, ...] = option(
+        (), help="Only these folders of classes; listed: those that wnids.txt lists.", panel=Panel.INPUT,
+        metavar="NAME,NAME", parse=parse_names, otherwise="all",
+    )  # fmt: skip
     split: Split | None = option(
         None, help="Part of the dataset.", panel=Panel.INPUT, otherwise="train, or all where there are no parts"
     )
@@ -110,6 +157,9 @@ class ExtractOptions(VerbOptions):
         None, help="Extract part I of N, from 0; `slurm`: the job array's task.", panel=Panel.INPUT, metavar="I/N",
         parse=parse_shard,
     )  # fmt: skip
+    logits: bool = option(
+        True, help="Store logits beside the features.", panel=Panel.OUTPUT, flags=("--logits/--no-logits",)
+    )
     skip_bad: bool = option(False, help="Leave out images that cannot be read, and list them.", panel=Panel.INPUT)
     download: bool = download_option()
     run: RunOptions = group(RunOptions, leave_out=("memory", "device"))
@@ -117,12 +167,24 @@ class ExtractOptions(VerbOptions):
     def __post_init__(self) -> None:
         """Refuse combinations that cannot be meant."""
         super().__post_init__()
+        wrong = self.output.suffix.lower() in _NOT_HDF5
+        require(
+            not wrong,
+            f"--output is {self.output}, and extract writes HDF5; expected a name ending in .h5; use "
+            f"{self.output.with_suffix('.h5')}",
+        )
         one = (self.checkpoint is None) != (self.weights is None)
         require(one, "expected either --checkpoint PATH or --weights DEFAULT, and not both")
         require(self.weights is None or self.arch is not None, "--weights is given without --arch; add --arch resnet18")
         if self.shard is not None:
             i, n = self.shard
             require(n >= 1 and 0 <= i < n, f"--shard is {i}/{n}; expected i/n with i from 0 to n - 1")
+
+    @classmethod
+    def implied(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the deviations that belong to means given by a name."""
+        found = [std for mean, std in STATISTICS.values() if given.get("mean") == mean]
+        return {"std": found[0]} if found else {}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Generic
 
 import numpy as np
 
-from pdac_cli.arrays import Candidates, Chunk, Pools, Source, T
+from pdac_cli.arrays import Array, Candidates, Chunk, Pools, Source, T
 from pdac_cli.console import Console
 from pdac_cli.density.common_rows import common_width
 from pdac_cli.density.relative import CommonSpace
@@ -59,7 +59,19 @@ def logit_columns(source: Source, classes: Classes, plan: Plan) -> LogitColumns:
             f"{', '.join(source.files[:1])}: 'logits' has {width:,} columns and there is a label "
             f"{classes.labels[-1]:,}; expected a column for every label from 0 on; train a head with --head"
         )
+    if first is not None and _alike(first):
+        raise DataError(
+            f"{', '.join(source.files[:1])}: 'logits' are alike in every row or for all classes, as those of a head "
+            "that was never trained; expected a trained one's; train a head with --head"
+        )
     return LogitColumns(width, classes.labels)
+
+
+def _alike(logits: Array) -> bool:
+    """Return whether logits (m, K) tell nothing: the same for all classes of a row, or the same in all rows."""
+    rows, classes = logits.shape
+    flat = classes > 1 and bool((logits == logits[:, :1]).all())
+    return flat or (rows > 1 and bool((logits == logits[:1]).all()))
 
 
 @dataclass(frozen=True)

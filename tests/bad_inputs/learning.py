@@ -128,8 +128,8 @@ NETWORKS = [
         ("features beyond half precision", 3, "features reach .*; expected at most 65,504, the largest float16",
          network(enormous), "--dtype float16"),
         ("shard out of range", 2, "expected i from 0 to 2", network(), "--shard 3/3"),
-        ("more shards than batches", 2, "30 images make 3 batches of 10", network(), "--shard 0/4"),
-        ("output: a checkpoint", 2, "are the same file", network(), "-o c.pt --force"),
+        ("more shards than images", 2, "there are 30 images; expected at least one", network(), "--shard 0/31"),
+        ("output: a checkpoint", 2, "c.pt, and extract writes HDF5", network(), "-o c.pt --force"),
         ("output: the images", 2, "are the same file", network(), "-o i.h5 --force"),
         ("images: not an image file", 3, "has no images; expected an array called images", lambda p: (
             network()(p), shutil.copy(SAMPLE / "digits.h5", p / "i.h5")), ""),

@@ -55,10 +55,10 @@ def test_shards_join_to_the_bytes_of_one_run(pdac, extracted, shards, tmp_path):
     assert left_beside(out) == []
 
 
-def test_shards_are_runs_of_whole_batches(shards):
+def test_shards_are_even(shards):
     rows = [len(read(path)["features"]) for path in shards]
-    assert rows == [384, 512, 512, 389]  # 15 batches of 128, the last one of 5
-    assert [attributes(path)["shard_start"] for path in shards] == [0, 384, 896, 1408]
+    assert rows == [449, 449, 449, 450]
+    assert [attributes(path)["shard_start"] for path in shards] == [0, 449, 898, 1347]
 
 
 def test_a_linked_file_refers_to_its_shards(pdac, extracted, shards, tmp_path, monkeypatch):
@@ -169,7 +169,7 @@ def drop_mark(path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (cut_rows, "'features' has shape (100, 64); expected 512 rows, as its attributes say"),
+        (cut_rows, "'features' has shape (100, 64); expected 449 rows, as its attributes say"),
         (drop_labels, "has no 'labels'"),
         (drop_mark, "is no shard (no attribute 'extraction')"),
         (lambda path: path.write_bytes(path.read_bytes()[:5000]), "truncated: expected"),

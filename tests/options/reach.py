@@ -30,7 +30,12 @@ DRAW = [
 REACH = {
     "extract": (
         ["--data", "cifar10:d", "-o", "f.h5", "--checkpoint", "c.pt"],
-        [(["--download"], "download", True), (["-v"], "run.verbose", True)],
+        [
+            (["--download"], "download", True),
+            (["-v"], "run.verbose", True),
+            (["--classes", "a,b"], "classes", ("a", "b")),
+            (["--no-logits"], "logits", False),
+        ],
     ),
     "fit": (
         ["f.h5", "-o", "m.h5"],

@@ -82,7 +82,7 @@ def run(options: ExtractOptions) -> ExtractSummary:
         str(options.output),
         stop - start - len(skipped),
         extractor.network.n_features,
-        extractor.network.num_classes,
+        extractor.network.num_classes if options.logits else 0,
         len(np.unique(job.images.labels[start:stop])),
         None if options.shard is None else f"{job.place.index} of {job.place.count} (rows {start:,} to {stop:,})",
         resumed,
@@ -159,7 +159,9 @@ def _assemble(
 ) -> None:  # fmt: skip
     """Write the output from the finished parts."""
     network, kind = job.extractor.network, options.dtype.value
-    like = {"features": np.empty((0, network.n_features), kind), "logits": np.empty((0, network.num_classes), kind)}
+    like = {"features": np.empty((0, network.n_features), kind)}
+    if options.logits:
+        like["logits"] = np.empty((0, network.num_classes), kind)
 
     def pieces() -> Iterator[Columns]:
         for part in parts.read(_COLUMNS):
@@ -168,7 +170,7 @@ def _assemble(
             yield {
                 "features": part["features"],
                 "labels": job.images.labels[rows],
-                "logits": part["logits"],
+                **({"logits": part["logits"]} if options.logits else {}),
                 "ids": job.images.ids[rows],
             }
 

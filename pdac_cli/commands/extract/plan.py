@@ -17,7 +17,7 @@ from pdac_cli.files.results.parts import drop_superfluous, extraction_of
 from pdac_cli.files.results.shards import Attributes, ShardPlace
 from pdac_cli.learning.data.datasets import open_dataset, open_folder, scheme_of
 from pdac_cli.learning.data.images import ArrayImages, Images, encoded
-from pdac_cli.learning.data.preprocessing import CONVENTIONS, Convention, Preprocessing, own_size, settle
+from pdac_cli.learning.data.preprocessing import CONVENTIONS, Convention, Preprocessing, contradiction, own_size, settle
 from pdac_cli.learning.devices import choose_device, torch_version
 from pdac_cli.learning.extraction import Extractor
 from pdac_cli.learning.networks.checkpoints import Checkpoint, load_checkpoint
@@ -59,9 +59,19 @@ def open_job(options: ExtractOptions, stack: ExitStack, console: Console) -> Job
     images = _open_images(options, scheme, data, stack)
     how = settle(options.preprocessing, checkpoint.meta, usual or _usual(images.kind, built), built.channels)
     console.note(f"note: {_described(how)}")
+    problem = contradiction(how, built.small_images, checkpoint.meta, usual)
+    if problem:
+        console.warn(
+            f"{problem}; features of images prepared otherwise are worse; give the network's with --mean --std"
+        )
+    if options.logits and built.has_flat_head:
+        console.warn(
+            f"the head {built.layer!r} gives all classes equal logits, as if it was never trained; "
+            "what is chosen by logits would be arbitrary; leave them out with --no-logits"
+        )
     extractor = Extractor(
         built.network, how, images.size(how), device, options.batch_size, options.amp, options.dtype,
-        options.run.jobs or default_jobs(),
+        options.run.jobs or default_jobs(), options.logits,
     )  # fmt: skip
     extractor.check()
     facts = _facts(options, checkpoint, built, images, extractor)
@@ -70,6 +80,7 @@ def open_job(options: ExtractOptions, stack: ExitStack, console: Console) -> Job
     attributes: Attributes = {
         **facts,
         "checkpoint": checkpoint.path.name,
+        "source": data.resolve().name if scheme is None else f"{scheme}:{data.resolve().name}",
         "extraction": extraction_of(facts),
         **(place.attributes() if options.shard else {}),
     }
@@ -96,9 +107,14 @@ def _open_checkpoint(options: ExtractOptions) -> tuple[Checkpoint, Convention | 
 
 def _open_images(options: ExtractOptions, scheme: str | None, data: Path, stack: ExitStack) -> Images:
     if scheme is not None:
-        return open_dataset(scheme, data, options.split, options.download)
+        return open_dataset(scheme, data, options.split, options.download, options.classes)
     if not data.is_file():
-        return open_folder(data, options.split)
+        return open_folder(data, options.split, options.classes)
+    if options.classes:
+        raise UsageError(
+            f"--classes is given and {data} is an array file; expected a folder of images or tinyimagenet:PATH; "
+            "leave it out"
+        )
     stored = stack.enter_context(open_images(data, options.split))
     return ArrayImages(
         ARRAYS, data, stored.take, stored.shape, stored.dtype, stored.rows, encoded(stored.ids), stored.labels,
@@ -135,17 +151,16 @@ def _facts(
         "dtype": options.dtype.value,
         "batch_size": options.batch_size,
         "torch": torch_version(),
+        **({} if options.logits else {"logits": "none"}),
     }
 
 
 def _place(options: ExtractOptions, rows: int) -> ShardPlace:
-    """Cut the rows into runs of whole batches, as even as can be: which rows share a batch must not change."""
+    """Cut the rows evenly; a batch that two shards share is run by both, for which rows share one must not change."""
     index, count = options.shard or (0, 1)
-    batches = -(-rows // options.batch_size)
-    if count > batches:
+    if count > rows:
         raise UsageError(
-            f"--shard is {index}/{count} and {rows:,} images make {batches:,} batches of {options.batch_size}; "
-            "expected at least one batch per shard; use fewer shards or a smaller --batch-size"
+            f"--shard is {index}/{count} and there are {rows:,} images; expected at least one for each shard; "
+            "use fewer shards"
         )
-    start, stop = (min(rows, batches * i // count * options.batch_size) for i in (index, index + 1))
-    return ShardPlace(index, count, start, stop)
+    return ShardPlace(index, count, rows * index // count, rows * (index + 1) // count)

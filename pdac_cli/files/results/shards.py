@@ -177,6 +177,6 @@ def _check_alike(first: Shard, other: Shard) -> None:
 def _facts(shard: Shard) -> dict[str, object]:
     shapes = {f"the shape of '{name}'": array.shape[1:] for name, array in shard.columns.items()}
     types = {f"the type of '{name}'": array.dtype for name, array in shard.columns.items()}
-    # The checkpoint's hash counts, not the name it had on one machine or another.
-    settings = {name: value for name, value in shard.attributes.items() if name != "checkpoint"}
+    # The hashes of checkpoint and images count, not the names they had on one machine or another.
+    settings = {name: value for name, value in shard.attributes.items() if name not in ("checkpoint", "source")}
     return {**shapes, **types, "shard_count": shard.place.count, **settings, "label_names": shard.label_names}

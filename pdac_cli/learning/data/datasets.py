@@ -8,17 +8,20 @@ from pathlib import Path
 
 from torchvision.datasets.folder import IMG_EXTENSIONS
 
-from pdac_cli.errors import DataError
+from pdac_cli.errors import DataError, UsageError
 from pdac_cli.learning.data.cifar import open_cifar
 from pdac_cli.learning.data.downloads import fetched
 from pdac_cli.learning.data.images import FileImages, Images
+from pdac_cli.options.checks import did_you_mean
 from pdac_cli.options.extract import Split
+from pdac_cli.storage.reading import quote
 
 _PARTS = {Split.TRAIN: ("train", "training"), Split.TEST: ("test", "val", "valid", "validation")}
 _PART_NAMES = {name for names in _PARTS.values() for name in names}
 _TINY_FOLDER = "tiny-imagenet-200"
 _TINY_URL = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"
 _TINY_MD5 = "90528d7ca1a48142e341f4ef8d21d0de"
+LISTED = "listed"
 SCHEMES = ("cifar10", "cifar100", "tinyimagenet")
 
 
@@ -28,18 +31,25 @@ def scheme_of(data: str) -> tuple[str | None, Path]:
     return (scheme, Path(path or ".")) if colon and scheme in SCHEMES else (None, Path(data))
 
 
-def open_dataset(scheme: str, path: Path, split: Split | None, download: bool) -> Images:
+def open_dataset(scheme: str, path: Path, split: Split | None, download: bool, wanted: tuple[str, ...] = ()) -> Images:
     """Open a dataset named by its scheme; the training part unless another is asked for."""
     split = split or Split.TRAIN
     if scheme == "tinyimagenet":
-        return open_tiny_imagenet(path, split, download)
+        return open_tiny_imagenet(path, split, download, wanted)
+    if wanted:
+        raise UsageError(
+            f"--classes is given with {scheme}, whose classes are not folders; expected a folder of images or "
+            "tinyimagenet:PATH; leave it out"
+        )
     return open_cifar(scheme, path, split, download)
 
 
-def open_folder(root: Path, split: Split | None) -> FileImages:
+def open_folder(root: Path, split: Split | None, wanted: tuple[str, ...] = ()) -> FileImages:
     """A tree with one folder per class; classes and files in sorted order, as torchvision's ImageFolder has them."""
     root = _part(root, split)
     classes = [entry.name for entry in _sorted(root) if entry.is_dir()]
+    if wanted:
+        classes = _chosen(wanted, classes, root)
     files = [(name, size, k) for k, label in enumerate(classes) for name, size in _images(root, label)]
     if not files:
         raise DataError(
@@ -50,7 +60,7 @@ def open_folder(root: Path, split: Split | None) -> FileImages:
     return FileImages("folder", root, names, sizes, labels, classes)
 
 
-def open_tiny_imagenet(path: Path, split: Split, download: bool) -> FileImages:
+def open_tiny_imagenet(path: Path, split: Split, download: bool, wanted: tuple[str, ...] = ()) -> FileImages:
     """Tiny-ImageNet-200; its own test part has no labels, so the validation part is what tests are made on."""
     root = path if (path / "wnids.txt").is_file() else path / _TINY_FOLDER
     if not (root / "wnids.txt").is_file() and download:
@@ -60,12 +70,37 @@ def open_tiny_imagenet(path: Path, split: Split, download: bool) -> FileImages:
             f"{path}: holds no Tiny-ImageNet (no {_TINY_FOLDER}/wnids.txt); expected it unpacked there; add --download "
             f"or fetch {_TINY_URL}"
         )
-    classes = sorted(_lines(root / "wnids.txt"))
-    listed = _tiny_train(root, classes) if split is Split.TRAIN else _tiny_val(root, classes)
+    classes = _tiny_classes(root, wanted)
+    listed = _tiny_train(root, classes) if split is Split.TRAIN else _tiny_val(root, classes, bool(wanted))
     if not listed:
         raise DataError(f"{root}: its {split.value} part has no images; expected Tiny-ImageNet's own layout")
     names, sizes, labels = zip(*listed, strict=True)
     return FileImages("tinyimagenet", root, names, sizes, labels, classes)
+
+
+def _tiny_classes(root: Path, wanted: tuple[str, ...]) -> list[str]:
+    """The classes wanted, else those of wnids.txt, which must be all that there are."""
+    classes = sorted(line.strip() for line in _lines(root / "wnids.txt") if line.strip())
+    if wanted not in ((), (LISTED,)):
+        return _chosen(wanted, classes, root)
+    folders = [entry.name for entry in _sorted(root / "train") if entry.is_dir()] if (root / "train").is_dir() else []
+    ignored = sorted(set(folders) - set(classes))
+    if ignored and not wanted:
+        raise DataError(
+            f"{root / 'wnids.txt'}: lists {len(classes):,} classes and train has {len(folders):,} folders, of which "
+            f"{len(ignored):,} would be ignored ({', '.join(map(quote, ignored[:3]))} …); expected all of them; "
+            f"restore the file, or add --classes {LISTED}"
+        )
+    return classes
+
+
+def _chosen(wanted: tuple[str, ...], classes: list[str], root: Path) -> list[str]:
+    unknown = [name for name in wanted if name not in classes]
+    if unknown:
+        near = did_you_mean(unknown[0], classes)
+        raise UsageError(f"--classes names {quote(unknown[0])}; expected folders of {root}, such as "
+                         f"{', '.join(map(quote, classes[:3]))}{near}")  # fmt: skip
+    return sorted(set(wanted))
 
 
 def _tiny_train(root: Path, classes: list[str]) -> list[tuple[str, int, int]]:
@@ -76,7 +111,7 @@ def _tiny_train(root: Path, classes: list[str]) -> list[tuple[str, int, int]]:
     ]  # fmt: skip
 
 
-def _tiny_val(root: Path, classes: list[str]) -> list[tuple[str, int, int]]:
+def _tiny_val(root: Path, classes: list[str], some: bool) -> list[tuple[str, int, int]]:
     """``val/val_annotations.txt`` gives each file's class in its second column."""
     annotations = root / "val" / "val_annotations.txt"
     label_of = dict(line.split("\t")[:2] for line in _lines(annotations) if "\t" in line)
@@ -84,6 +119,8 @@ def _tiny_val(root: Path, classes: list[str]) -> list[tuple[str, int, int]]:
     listed = []
     for name, size in _images(root, "val/images"):
         label = label_of.get(Path(name).name)
+        if label not in number and some:
+            continue
         if label not in number:
             raise DataError(f"{annotations}: has no known class for {name}; expected one of wnids.txt for every image")
         listed.append((name, size, number[label]))

@@ -13,7 +13,7 @@ from torchvision.transforms import InterpolationMode
 from torchvision.transforms import functional as transform
 
 from pdac_cli.errors import ModelError, UsageError
-from pdac_cli.options.extract import PreprocessingOptions
+from pdac_cli.options.extract import STATISTICS, PreprocessingOptions
 
 _MAX_PIXELS = 1 << 26  # of one image, as it is or resized
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # what files are decoded to, by the network's channels
@@ -98,12 +98,9 @@ class Convention:
     interpolation: str = "bilinear"
 
 
-IMAGENET = Convention((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), (256,), (224,))
-# Means and deviations of the training images, as commonly used with each dataset.
+IMAGENET = Convention(*STATISTICS["imagenet"], (256,), (224,))
 CONVENTIONS = {
-    "cifar10": Convention((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
-    "cifar100": Convention((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
-    "tinyimagenet": Convention((0.4802, 0.4481, 0.3975), (0.2770, 0.2691, 0.2821)),
+    **{name: Convention(*STATISTICS[name]) for name in ("cifar10", "cifar100", "tinyimagenet")},
     "folder": IMAGENET,
 }
 
@@ -114,6 +111,12 @@ def settle(options: PreprocessingOptions, meta: Mapping[str, Any], usual: Conven
         raise ModelError(f"the network takes images of {channels} channels; expected 1, 3 or 4")
     told = _told(meta)
     mean, std = options.mean or told.mean or usual.mean, options.std or told.std or usual.std
+    if (mean is None) != (std is None):
+        there, missing = ("mean", "std") if std is None else ("std", "mean")
+        raise UsageError(
+            f"--{missing} is missing: there is a {there} and nothing says the {missing}; expected both; add "
+            f"--{missing} ({'1' if missing == 'std' else '0'} for none)"
+        )
     if mean is None or std is None:
         raise UsageError(
             "nothing says how the images were standardised when the network was trained; expected 'mean' and 'std' in "
@@ -127,6 +130,30 @@ def settle(options: PreprocessingOptions, meta: Mapping[str, Any], usual: Conven
         resize, crop = usual.resize, usual.crop
     mean, std = _per_channel("mean", mean, channels), _per_channel("std", std, channels)
     return Preprocessing(channels, mean, std, resize, crop, usual.interpolation)
+
+
+def contradiction(how: Preprocessing, small_images: bool, told: Mapping[str, Any], usual: Convention | None) -> str:
+    """Return what speaks against the means and deviations, empty if nothing does: the network's training, or its form.
+
+    `usual` is what belongs to published weights; small_images: the network is of the form for images as CIFAR has.
+    """
+    used = (how.mean, how.std)
+    name = next((name for name, values in STATISTICS.items() if used == values), "")
+    known = _told(told) if usual is None else usual
+    where = "the checkpoint's metadata" if usual is None else "these weights"
+    if known.mean is not None and known.std is not None:
+        trained = tuple(_per_channel(kind, values, how.channels) for kind, values in
+                        (("mean", known.mean), ("std", known.std)))  # fmt: skip
+        return "" if used == trained else f"{where} were made with mean {_text(trained[0])} and std {_text(trained[1])}"
+    if name.startswith(("cifar", "tiny")) and not small_images:
+        return f"the network is of the form for ImageNet, the mean and std are those of {name}"
+    if name in ("imagenet", "clip") and small_images:
+        return f"the network is of the form for CIFAR, the mean and std are those of {name}"
+    return ""
+
+
+def _text(values: tuple[float, ...]) -> str:
+    return ",".join(f"{value:g}" for value in values)
 
 
 def own_size(usual: Convention) -> Convention:

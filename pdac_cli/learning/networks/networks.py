@@ -57,6 +57,13 @@ class Built:
     channels: int
     small_images: bool  # trained on images of their own size, as the CIFAR form is
 
+    @property
+    def has_flat_head(self) -> bool:
+        """Whether the head gives all classes equal logits, as one that was never trained and set to zero does."""
+        head: Any = self.network.network.get_submodule(self.layer)
+        alike = bool((head.weight == head.weight[:1]).all())
+        return len(head.weight) > 1 and alike and (head.bias is None or bool((head.bias == head.bias[0]).all()))
+
 
 def build_network(checkpoint: Checkpoint, arch: str | None) -> Built:
     """Build the network the checkpoint is of and load it; refuse, with a few of the differences, what does not fit."""

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -23,6 +24,8 @@ from pdac_cli.files.features import open_features
 from pdac_cli.learning.data.images import Images
 from pdac_cli.learning.extraction import ExtractedBatch, Extractor
 from pdac_cli.learning.networks.backbones import describe_state
+from pdac_cli.options.declare import build
+from pdac_cli.options.extract import STATISTICS, ExtractOptions
 from pdac_cli.options.shared import InputOptions
 from pdac_cli.options.text import parse_shard
 from tests.commands.extract.extracted import (
@@ -191,18 +194,23 @@ REFUSALS = [
     (["--batch-size", "0"], 2, "--batch-size is 0"),
     (["--mean", "a,b"], 2, "--mean is 'a,b'"),
     (["--mean", "nan"], 2, "--mean has nan; expected one finite number per channel"),
-    (["--mean", "1,2"], 2, "mean has 2 numbers and the network takes 1 channels"),
+    (["--mean", "0.1,0.2"], 2, "mean has 2 numbers and the network takes 1 channels"),
     (["--std", "0"], 2, "expected numbers above 0"),
     (["--resize", "big"], 2, "--resize is 'big'"),
     (["--crop", "0"], 2, "--crop is (0,)"),
     (["--crop", "9"], 3, "8x8 pixels are fewer than the crop of 9x9"),
     (["--shard", "4/4"], 2, "expected i from 0 to 3"),
     (["--shard", "1"], 2, "--shard is '1'"),
-    (["--shard", "0/1000"], 2, "1,797 images make 15 batches of 128"),
+    (["--mean", "123.7"], 2, "expected numbers on the scale 0 to 1; divide by 255: --mean 0.485098"),
+    (["--std", "58.4,1"], 2, "divide by 255: --std 0.22902,0.00392157"),
+    (["--mean", "imagenett"], 2, "tinyimagenet, clip, inception; did you mean imagenet?"),
+    (["--classes", "a"], 2, "digits-images.h5 is an array file; expected a folder of images"),
+    (["--shard", "0/2000"], 2, "there are 1,797 images; expected at least one for each shard"),
+    (["-o", "k.npz"], 2, "--output is k.npz, and extract writes HDF5; expected a name ending in .h5; use k.h5"),
     (["--shard", "slurm"], 2, "SLURM_ARRAY_TASK_ID is not set"),
     (["--weights", "DEFAULT"], 2, "either --checkpoint PATH or --weights"),
     (["-o", "nowhere/feats.h5"], 5, "is not there"),
-    (["-o", CHECKPOINT], 2, "are the same file"),
+    (["-o", CHECKPOINT], 2, "extract writes HDF5"),
     (["-o", IMAGES], 2, "are the same file"),
     (["-o", "/dev/null"], 2, "no regular file"),
 ]
@@ -222,6 +230,45 @@ def test_refusals(pdac, tmp_path, monkeypatch, changes, code, words):
     assert all(note.startswith("note: ") for note in notes)
     assert list(tmp_path.iterdir()) == []
     assert CHECKPOINT.read_bytes() == before
+
+
+def test_data_given_twice_is_refused(pdac, tmp_path):
+    result = pdac(*DIGITS, "--data", IMAGES, "-o", tmp_path / "f.h5")
+    assert result.code == 2
+    assert "--data is given 2 times; expected it once" in result.err
+
+
+def test_a_head_of_equal_logits_is_warned_of_and_logits_can_be_left_out(pdac, tmp_path):
+    content = torch.load(CHECKPOINT, weights_only=True)
+    state = next((content[key] for key in ("state_dict", "model") if key in content), content)
+    state["fc.weight"], state["fc.bias"] = state["fc.weight"] * 0, state["fc.bias"] * 0 + 0.5
+    torch.save(content, tmp_path / "c.pt")
+    command = ("extract", "--checkpoint", tmp_path / "c.pt", "--data", IMAGES, "--batch-size", "600")
+    result = pdac(*command, "-o", tmp_path / "f.h5")
+    assert "warning: the head 'fc' gives all classes equal logits" in result.err
+    refused = pdac("select", tmp_path / "f.h5", "-n", "20", "--method", "hardest")
+    assert refused.code == 3
+    assert "'logits' are alike in every row" in refused.err
+    result = pdac(*command, "-o", tmp_path / "g.h5", "--no-logits", "--json")
+    assert (result.code, result.json["n_logits"], result.json["warnings"]) == (0, 0, [])
+    found = read(tmp_path / "g.h5")
+    assert sorted(found) == ["features", "ids", "labels"]
+    np.testing.assert_array_equal(found["features"], read(tmp_path / "f.h5")["features"])
+    assert attributes(tmp_path / "g.h5")["source"] == "digits-images.h5"
+
+
+def test_names_of_statistics(pdac, tmp_path):
+    root = folder_of_digits(tmp_path / "images")
+    assert pdac("extract", "--checkpoint", CHECKPOINT, "--data", root, "--mean", "0.5", "--std", "0.5",
+                "--classes", "digit-3,digit-1", "--resize", "8", "-o", tmp_path / "f.h5").code == 0  # fmt: skip
+    with h5py.File(tmp_path / "f.h5") as file:
+        assert [name.decode() for name in file["label_names"]] == ["digit-1", "digit-3"]
+    options = build(ExtractOptions, {"data": "d", "output": Path("f.h5"), "checkpoint": CHECKPOINT,
+                                     "mean": STATISTICS["clip"][0]})  # fmt: skip
+    assert options.preprocessing.std == STATISTICS["clip"][1]
+    both = build(ExtractOptions, {"data": "d", "output": Path("f.h5"), "checkpoint": CHECKPOINT,
+                                  "mean": STATISTICS["clip"][0], "std": (0.5,)})  # fmt: skip
+    assert both.preprocessing.std == (0.5,)
 
 
 def test_an_output_that_exists_is_kept_unless_forced(pdac, tmp_path):
@@ -425,7 +472,7 @@ def test_a_job_arrays_task_is_told_of_shards(pdac, tmp_path, monkeypatch):
     result = pdac(*DIGITS, "-o", tmp_path / "whole.h5")
     assert "note: SLURM_ARRAY_TASK_ID is set and all images are extracted" in result.err
     result = pdac(*DIGITS, "-o", tmp_path / "part.h5", "--shard", "slurm", "--json")
-    assert (result.code, result.json["shard"]) == (0, "1 of 3 (rows 640 to 1,280)")
+    assert (result.code, result.json["shard"]) == (0, "1 of 3 (rows 599 to 1,198)")
 
 
 @pytest.mark.parametrize(

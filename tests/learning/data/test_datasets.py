@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from torchvision import datasets as theirs
 
-from pdac_cli.errors import DataError
+from pdac_cli.errors import DataError, UsageError
 from pdac_cli.learning.data import downloads
 from pdac_cli.learning.data.datasets import open_dataset, open_folder, scheme_of
 from pdac_cli.learning.data.images import ArrayImages
@@ -111,6 +111,23 @@ def test_tiny_imagenet(tmp_path: Path) -> None:
     picture(base / "val" / "images" / "val_9.JPEG")
     with pytest.raises(DataError, match=r"no known class for val/images/val_9\.JPEG"):
         open_dataset("tinyimagenet", base, Split.TEST, download=False)
+
+
+def test_tiny_imagenet_with_a_short_list_of_classes(tmp_path: Path) -> None:
+    base = tiny_imagenet(tmp_path)
+    (base / "wnids.txt").write_text("n02\n")
+    words = r"wnids.txt: lists 1 classes and train has 2 folders, of which 1 would be ignored \('n01'.*--classes listed"
+    with pytest.raises(DataError, match=words):
+        open_dataset("tinyimagenet", base, None, download=False)
+    for split in (None, Split.TEST):
+        found = open_dataset("tinyimagenet", base, split, False, ("listed",))
+        assert (found.label_names, found.labels.tolist()) == (("n02",), [0])
+    (base / "wnids.txt").write_text("n02\nn01\n")
+    assert open_dataset("tinyimagenet", base, None, False, ("n02",)).label_names == ("n02",)
+    with pytest.raises(UsageError, match=r"--classes names 'n03'; expected folders of .*did you mean"):
+        open_dataset("tinyimagenet", base, None, False, ("n03",))
+    with pytest.raises(UsageError, match="--classes is given with cifar10"):
+        open_dataset("cifar10", base, None, False, ("n03",))
 
 
 def test_tiny_imagenet_is_fetched_only_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,16 @@ from PIL import Image
 from torchvision.transforms._presets import ImageClassification
 
 from pdac_cli.errors import ModelError, UsageError
-from pdac_cli.learning.data.preprocessing import CONVENTIONS, IMAGENET, Convention, Preprocessing, own_size, settle
-from pdac_cli.options.extract import PreprocessingOptions
+from pdac_cli.learning.data.preprocessing import (
+    CONVENTIONS,
+    IMAGENET,
+    Convention,
+    Preprocessing,
+    contradiction,
+    own_size,
+    settle,
+)
+from pdac_cli.options.extract import STATISTICS, PreprocessingOptions
 
 NOTHING = PreprocessingOptions()
 
@@ -74,6 +82,8 @@ def test_a_size_given_replaces_both_sizes() -> None:
     ("meta", "usual", "channels", "error", "words"),
     [
         ({}, Convention(), 3, UsageError, "add --mean and --std"),
+        ({"mean": 0.5}, Convention(), 3, UsageError, r"--std is missing: there is a mean .* add --std \(1 for none\)"),
+        ({"std": 0.5}, Convention(), 3, UsageError, "--mean is missing: there is a std"),
         ({"mean": [0.5, 0.5], "std": 1}, Convention(), 3, UsageError, "mean has 2 numbers.*takes 3 channels"),
         ({"mean": "grey", "std": 1}, Convention(), 3, ModelError, "'mean' = grey; expected numbers; give --mean"),
         ({"mean": 0, "std": 0}, Convention(), 3, ModelError, "'std' = 0"),
@@ -86,6 +96,26 @@ def test_what_cannot_be_settled_is_refused(
 ) -> None:
     with pytest.raises(error, match=words):
         settle(NOTHING, meta, usual, channels)
+
+
+@pytest.mark.parametrize(
+    ("name", "small", "meta", "usual", "words"),
+    [
+        ("cifar10", False, {}, None, "of the form for ImageNet, the mean and std are those of cifar10"),
+        ("imagenet", True, {}, None, "of the form for CIFAR, the mean and std are those of imagenet"),
+        ("cifar10", True, {}, None, ""),
+        ("imagenet", False, {}, None, ""),
+        ("cifar10", False, {"mean": STATISTICS["cifar10"][0], "std": STATISTICS["cifar10"][1]}, None, ""),
+        ("cifar10", True, {"mean": 0.5, "std": 0.25}, None, "metadata were made with mean 0.5,0.5,0.5 and std 0.25"),
+        ("clip", False, {}, IMAGENET, "these weights were made with mean 0.485,0.456,0.406"),
+    ],
+)
+def test_what_speaks_against_means_and_deviations(
+    name: str, small: bool, meta: dict, usual: Convention | None, words: str
+) -> None:
+    found = contradiction(Preprocessing(3, *STATISTICS[name]), small, meta, usual)
+    assert words in found
+    assert bool(words) == bool(found)
 
 
 def test_a_crop_never_invents_black_borders() -> None:
