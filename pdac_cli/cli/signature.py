@@ -13,7 +13,7 @@ import typer
 
 from pdac_cli.cli.reports import print_summary
 from pdac_cli.cli.verbs import Verb
-from pdac_cli.errors import UsageError
+from pdac_cli.errors import DataError, UsageError
 from pdac_cli.options.checks import value_of
 from pdac_cli.options.declare import Declared, build
 from pdac_cli.options.shared import VerbOptions
@@ -29,6 +29,8 @@ def command_of(verb: Verb) -> Callable[..., None]:
         summary = verb.run(options)
         if summary is not None:
             print_summary(summary, options.run, verb.is_table)
+        if problem := getattr(summary, "problem", ""):  # said after all that was found
+            raise DataError(problem)
 
     parameters = [parameter for one in verb.declared() for parameter in _parameters(one)]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -13,12 +13,14 @@ from pdac_cli.options.declare import Declared, declared
 from pdac_cli.options.experiment import ExperimentOptions
 from pdac_cli.options.extract import ExtractOptions, MergeOptions
 from pdac_cli.options.fit import FitOptions
+from pdac_cli.options.inspect import InspectOptions
 from pdac_cli.options.methods import ABOUT, ABOUT_STREAMING, STREAM_CHOICES, StreamMethod
 from pdac_cli.options.select import SelectOptions
 from pdac_cli.options.shared import VerbOptions
 from pdac_cli.options.stream import StreamOptions
 from pdac_cli.options.train_cl import TrainOptions
 from pdac_cli.options.valex import ValexOptions
+from pdac_cli.options.verify import VerifyOptions
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,20 @@ VERBS: Mapping[str, Verb] = {
             MergeOptions,
             "merge",
             "Join the shards of an extraction, checking that every one is there once.",
+        ),
+        Verb(
+            "inspect",
+            InspectOptions,
+            "inspect.command",
+            "Say what files are: shapes, classes, provenance, what is wrong with them, and the command to try next.",
+            is_table=True,
+        ),
+        Verb(
+            "verify",
+            VerifyOptions,
+            "verify.command",
+            "Check that an index, a model or a state is what it says; with --again, derive it anew and compare.",
+            is_table=True,
         ),
         Verb(
             "experiment",

@@ -23,7 +23,7 @@ from pdac_cli.files.label_sources import FileColumns, FileLabels, check_rows, la
 from pdac_cli.options.shared import InputOptions
 from pdac_cli.storage.reading import quote, shape_text
 
-__all__ = ["FeatureSet", "open_features"]
+__all__ = ["FeatureSet", "expand", "open_features"]
 
 
 def open_features(
@@ -37,7 +37,7 @@ def open_features(
     What is unpacked whole must fit into half of ``memory``.
     """
     open_file = open_file or partial(open_container, memory=memory)
-    paths = _expand(options.paths)
+    paths = expand(options.paths)
     _refuse_twice(paths)
     with ExitStack() as stack:
         columns: list[FileColumns] = []
@@ -56,7 +56,7 @@ def open_features(
         return FeatureSet(parts, options, [*notes, *found], stack.pop_all(), seen)
 
 
-def _expand(patterns: tuple[str, ...]) -> list[Path]:
+def expand(patterns: tuple[str, ...]) -> list[Path]:
     """Paths in the order given, patterns sorted; labels files matched along with their features are left out."""
     paths: list[Path] = []
     for pattern in patterns:

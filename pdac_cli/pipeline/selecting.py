@@ -194,7 +194,17 @@ def _stored_options(
         "density": options.draw.density_kind.value, "steer": draw.beta, "steer_by": by.value,
         "normalize": draw.normalize,
     }  # fmt: skip
+    where = options.input
+    given = {  # what most runs leave out is recorded where it is given
+        "model": str(options.model) if options.model and method.needs_density else None,
+        "head": options.head and method.needs_logits,
+        "features_key": where.features_key,
+        "labels_key": where.labels_key,
+        "drop_nonfinite": where.drop_nonfinite,
+        "ignore_label": where.ignore_label,
+    }
     return {
+        **{name: value for name, value in given.items() if value is not None and value is not False},
         **(drawn if method.needs_density else {}),
         "allocation": allocation.value,
         "temperature": options.temperature,

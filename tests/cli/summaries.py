@@ -13,16 +13,18 @@ from pdac_cli.commands.experiment.estimate import PlanSummary
 from pdac_cli.commands.experiment.report import ExperimentSummary
 from pdac_cli.commands.extract.command import ExtractSummary
 from pdac_cli.commands.fit import FitSummary
+from pdac_cli.commands.inspect.command import InspectSummary
 from pdac_cli.commands.merge import MergeSummary
 from pdac_cli.commands.select import SelectSummary
 from pdac_cli.commands.stream.command import StreamSummary
 from pdac_cli.commands.train_cl.compare import Comparison
 from pdac_cli.commands.train_cl.report import TrainSummary
 from pdac_cli.commands.valex.report import ValexSummary
+from pdac_cli.commands.verify.command import VerifySummary
 
 SUMMARIES = (
-    CompareSummary, Comparison, ExperimentSummary, ExtractSummary, FitSummary, MergeSummary, PlanSummary, PresetList,
-    SelectSummary, StreamSummary, TrainSummary, ValexSummary,
+    CompareSummary, Comparison, ExperimentSummary, ExtractSummary, FitSummary, InspectSummary, MergeSummary,
+    PlanSummary, PresetList, SelectSummary, StreamSummary, TrainSummary, ValexSummary, VerifySummary,
 )  # fmt: skip
 _KINDS = {bool: "boolean", int: "number", float: "number", str: "text", Any: "any"}
 

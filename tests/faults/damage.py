@@ -101,6 +101,10 @@ KINDS: dict[str, Kind] = {
     "buffer.json": Kind("b.json", f"{SELECT} --buffer b.json", two_files,
                         (SELECT.replace("f.h5", "g.h5") + " -o b.json",)),
     "state": Kind("s.h5", STREAM, two_files, (STREAM.replace("g.h5 ", ""),)),
+    "inspected": Kind("f.h5", "inspect f.h5 --memory 64M", packed),
+    "inspected state": Kind("s.h5", "inspect s.h5", two_files, (STREAM,)),
+    "inspected trace": Kind("t.csv", "inspect t.csv", two_files, (STREAM,)),
+    "verified": Kind("b.json", "verify b.json --again --memory 64M", two_files, (f"{SELECT} -o b.json",)),
     "trace": Kind("t.csv", STREAM, two_files, (STREAM.replace("g.h5 ", ""),)),
     "shard": Kind("part-1.h5", "merge part-0.h5 part-1.h5 -o out.h5 -q", shards),
     # Not the file of merge --link: it keeps its sources in a global heap, and the HDF5 library loops for ever on some

@@ -85,6 +85,27 @@ REACH = {
             (["--verbose"], "run.verbose", True),
         ],
     ),
+    "inspect": (
+        ["f.h5"],
+        [
+            (["--allow-external"], "input.allow_external", True),
+            (["--memory", "64M"], "run.memory", 64 << 20),
+            (["--verbose"], "run.verbose", True),
+        ],
+    ),
+    "verify": (
+        ["c.json", "f.h5"],
+        [
+            (["--features-key", "h"], "input.features_key", "h"),
+            (["--labels-key", "y"], "input.labels_key", "y"),
+            (["--drop-nonfinite"], "input.drop_nonfinite", True),
+            (["--allow-external"], "input.allow_external", True),
+            (["--chunk-rows", "7"], "input.chunk_rows", 7),
+            (["--memory", "64M"], "run.memory", 64 << 20),
+            (["--jobs", "1"], "run.jobs", 1),
+            (["--verbose"], "run.verbose", True),
+        ],
+    ),
     "train-cl": (
         ["f.h5"],
         [

@@ -19,7 +19,7 @@ from pdac_cli.selection import least_error
 
 GIVEN = {
     "budget": 5, "budgets": (5,), "output": "out.h5", "data": "x", "paths": ("f.h5",), "checkpoint": "c.pt",
-    "preset": "table1",
+    "preset": "table1", "file": "c.json",
 }  # fmt: skip
 OPTIONS = [(verb, one) for verb in VERBS.values() for one in verb.declared()]
 
@@ -97,7 +97,8 @@ def test_nothing_is_constructed_by_position(verb):
 def test_a_name_and_a_flag_stand_for_one_option(verb):
     flags = [part for one in verb.declared() for flag in one.flags for part in flag.split("/")]
     assert sorted(flags) == sorted(set(flags))
-    assert {"--json", "--quiet", "--verbose", "--force"} <= set(flags)
+    writes = set() if verb.name in ("inspect", "verify") else {"--force"}
+    assert {"--json", "--quiet", "--verbose"} | writes <= set(flags)
     for item in dataclasses.fields(verb.options):  # what is no option is a group, or known not to be one
         assert item.metadata or (verb.name, item.name) in {(verb.name, "given"), ("valex", "density")}, item.name
 

@@ -11,14 +11,10 @@ import numpy as np
 
 from pdac_cli.console import Console, Progress
 from pdac_cli.engine.stream.running import Stream
-from pdac_cli.files.results.trace import TraceFile
+from pdac_cli.files.results.trace import COLUMNS, TraceFile
 from pdac_cli.options.stream import StreamOptions
 
 _TRACE_BATCHES = 8
-_COLUMNS = (
-    "rows", "seconds", "rows_per_second", "kept", "replaced", "turnover", "classes_seen", "classes_kept",
-    "mean_log_density", "class_counts",
-)  # fmt: skip
 
 
 class Reporter:
@@ -33,7 +29,7 @@ class Reporter:
         self._replaced = stream.buffer.replaced
         self._trace = None
         if options.trace is not None:
-            self._trace = TraceFile(options.trace, _COLUMNS, self._rows, options.run.force or resumed)
+            self._trace = TraceFile(options.trace, COLUMNS, self._rows, options.run.force or resumed)
             if resumed:  # the next line goes on from the last one, which may be older than the state
                 self._rows, self._replaced = self._trace.last("rows"), self._trace.last("replaced")
 

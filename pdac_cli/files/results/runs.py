@@ -23,7 +23,7 @@ from pdac_cli.storage.locks import exclusive
 from pdac_cli.storage.reading import check_readable
 
 FORMAT = "pdac-run 1"
-_CONFIG, _RESULTS, _TABLE, _LOCK, _CHECKPOINT = "config.json", "results.json", "results.csv", ".lock", "checkpoint.pt"
+CONFIG, _RESULTS, _TABLE, _LOCK, _CHECKPOINT = "config.json", "results.json", "results.csv", ".lock", "checkpoint.pt"
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,9 @@ def open_run(path: Path, config: Mapping[str, Any], resume: bool, force: bool) -
     with storage_errors(path):
         path.mkdir(parents=True, exist_ok=True)
     with exclusive(path / _LOCK, path):
-        exists = (path / _CONFIG).exists()
+        exists = (path / CONFIG).exists()
         if exists and resume:
-            _check_same(path, read_json(path / _CONFIG), dict(config))
+            _check_same(path, read_json(path / CONFIG), dict(config))
         elif _holds_anything(path) and not (exists and force):
             raise StorageError(
                 f"{path}: exists; expected a new folder; add --resume to go on with its run"
@@ -107,14 +107,14 @@ def open_run(path: Path, config: Mapping[str, Any], resume: bool, force: bool) -
             if exists and not resume:
                 _clear(path)
             if not (exists and resume):
-                write_json(path / _CONFIG, config)
+                write_json(path / CONFIG, config)
             yield RunFolder(path)
 
 
 def read_results(path: Path) -> dict[str, Any]:
     """Return the results of a finished run."""
     folder = path.parent if path.name == _RESULTS else path
-    if folder.is_dir() and (folder / _CONFIG).exists() and not (folder / _RESULTS).exists():
+    if folder.is_dir() and (folder / CONFIG).exists() and not (folder / _RESULTS).exists():
         raise DataError(f"{folder}: its run is not complete; expected {_RESULTS} in it; finish it with --resume")
     check_readable(folder / _RESULTS, "the results of a run")
     return read_json(folder / _RESULTS)
@@ -191,5 +191,5 @@ def _clear(path: Path) -> None:
         shutil.rmtree(found, ignore_errors=True)
         if not any(found.parent.iterdir()):
             found.parent.rmdir()
-    for name in (_RESULTS, _TABLE, _CONFIG):
+    for name in (_RESULTS, _TABLE, CONFIG):
         (path / name).unlink(missing_ok=True)

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from pdac_cli.errors import DataError
 from pdac_cli.storage.atomic import storage_errors, write_bytes
+from pdac_cli.storage.reading import check_readable, plain, reading
+
+COLUMNS = (
+    "rows", "seconds", "rows_per_second", "kept", "replaced", "turnover", "classes_seen", "classes_kept",
+    "mean_log_density", "class_counts",
+)  # fmt: skip
 
 
 class TraceFile:
@@ -46,3 +55,28 @@ def _first(line: str, columns: int) -> float:
         if len(cells) == columns:
             return float(cells[0])
     return float("inf")
+
+
+def read_trace(path: Path) -> dict[str, list[Any]]:
+    """Return the columns of a trace: numbers, NaN where there is none; of the last, rows by class."""
+    check_readable(path, "a trace of pdac stream")
+    with reading(path, "the file"):
+        text = path.read_text("utf-8", "replace")
+    lines = list(csv.reader(io.StringIO(text.replace("\0", ""))))
+    if not lines or tuple(lines[0]) != COLUMNS:
+        raise DataError(f"{path}: is not a trace of pdac stream; expected the columns {', '.join(COLUMNS)}")
+    found: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    for line in lines[1:]:
+        if len(line) != len(COLUMNS):
+            raise DataError(f"{path}: line {len(found['rows']) + 2:,} has {len(line)} cells; expected {len(COLUMNS)}")
+        try:
+            for name, cell in zip(COLUMNS[:-1], line[:-1], strict=True):
+                found[name].append(float(cell) if cell else math.nan)
+            pairs = [pair.split(":") for pair in line[-1].split()]
+            found[COLUMNS[-1]].append({int(label): int(count) for label, count in pairs})
+        except ValueError as problem:
+            raise DataError(
+                f"{path}: line {len(found[COLUMNS[-1]]) + 2:,} holds other things than numbers ({plain(problem)}); "
+                "expected a trace of pdac stream"
+            ) from problem
+    return found

@@ -1,0 +1,1 @@
+"""`pdac inspect`: what a file is, in a screenful."""

@@ -1,0 +1,1 @@
+"""`pdac verify`: whether a file is what it says."""
