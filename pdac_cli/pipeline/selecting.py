@@ -200,6 +200,9 @@ def _stored_options(
         "head": options.head and method.needs_logits,
         "features_key": where.features_key,
         "labels_key": where.labels_key,
+        "labels": where.labels,
+        "no_labels": where.no_labels,
+        "ids_key": where.ids_key,
         "drop_nonfinite": where.drop_nonfinite,
         "ignore_label": where.ignore_label,
     }

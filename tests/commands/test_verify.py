@@ -144,6 +144,24 @@ def test_names_for_labels_and_a_buffer_of_two_tasks(pdac, tmp_path, monkeypatch)
     assert "expected one for each" in pdac("verify", "b.json", "g.h5").err
 
 
+def test_what_rows_are_called_is_checked_and_labels_may_lie_apart(pdac, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with h5py.File("f.h5", "w") as file:
+        file["features"] = np.random.default_rng(0).normal(size=(60, 6))
+        file["name"] = np.array([f"n{k}" for k in range(60)]).astype("S")
+    np.save("y.npy", np.arange(60) % 3)
+    for more in (["--no-labels"], ["--labels", "y.npy"]):
+        done = pdac("select", "f.h5", "-n", 9, "-o", "c.json", "--ids-key", "name", "-q", "--force", *more)
+        assert done.code == 0, done.err
+        result = pdac("verify", "c.json", "--again", "--json")
+        assert (result.code, result.err) == (0, "")
+        assert words(result)["ids"] is True
+    changed(tmp_path / "c.json", lambda content: content["kept"][2].update(id="n60"))
+    result = pdac("verify", "c.json")
+    assert result.code == 3
+    assert "8 of 9 rows have the file's" in result.err
+
+
 def test_row_numbers_say_less(pdac, selected):
     selected(output="c.npy")
     result = pdac("verify", "c.npy", "f.h5", "--json")

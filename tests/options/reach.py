@@ -27,6 +27,12 @@ DRAW = [
     (["--units", "absolute"], "density.units", Units.ABSOLUTE),
 ]
 
+LABELS = [
+    (["--labels", "y.npy"], "input.labels", "y.npy"),
+    (["--no-labels"], "input.no_labels", True),
+    (["--ids-key", "name"], "input.ids_key", "name"),
+]
+
 REACH = {
     "extract": (
         ["--data", "cifar10:d", "-o", "f.h5", "--checkpoint", "c.pt"],
@@ -91,11 +97,13 @@ REACH = {
             (["--allow-external"], "input.allow_external", True),
             (["--memory", "64M"], "run.memory", 64 << 20),
             (["--verbose"], "run.verbose", True),
+            *LABELS,
         ],
     ),
     "verify": (
         ["c.json", "f.h5"],
         [
+            *LABELS,
             (["--features-key", "h"], "input.features_key", "h"),
             (["--labels-key", "y"], "input.labels_key", "y"),
             (["--drop-nonfinite"], "input.drop_nonfinite", True),

@@ -31,7 +31,9 @@ from pdac_cli.pipeline.fitting import DensitySetup, fit_source
 from pdac_cli.pipeline.selecting import choose
 from pdac_cli.selection.methods import method_named
 
-INPUT_OPTIONS = ("features_key", "labels_key", "drop_nonfinite", "ignore_label")  # recorded where they were given
+INPUT_OPTIONS = (  # recorded where they were given
+    "features_key", "labels_key", "labels", "no_labels", "ids_key", "drop_nonfinite", "ignore_label",
+)  # fmt: skip
 _RENAMED = {"density": "density_kind", **{f"density.{name}": name for name in ("dim", "components", "iterations",
             "ridge", "tol", "solver", "normalize")}}  # fmt: skip
 _TOLERANCE = 1e-6  # relative, of densities; another machine rounds otherwise

@@ -78,6 +78,11 @@ def _source_checks(index: Index, k: int, source: FeatureSet, given: InputOptions
         yield Check(f"labels{task}", True, f"those of the file, in all {len(members):,} rows")
     else:
         yield Check(f"labels{task}", False, wrong)
+    if index.ids is not None and source.has_ids:
+        theirs = source.id_texts(index.row[members])
+        same = sum(index.ids[k] == name for k, name in zip(members.tolist(), theirs, strict=True))
+        found = f"{'those of the file, in all ' if same == len(members) else f'{same:,} of '}{len(members):,} rows"
+        yield Check(f"ids{task}", same == len(members), found + ("" if same == len(members) else " have the file's"))
 
 
 def _fingerprint(source: FeatureSet, rows: int, given: InputOptions) -> str:
