@@ -133,6 +133,33 @@ class CsrelOptions(Options):
     )
 
 
+class Version(StrEnum):
+    """Which of a method's two descriptions is followed, where they differ."""
+
+    PAPER = "paper"  # the article
+    CODE = "code"  # what its authors published as code, and ran
+
+
+@dataclass(frozen=True, kw_only=True)
+class VersionOptions(Options):
+    """Of methods whose paper and code differ."""
+
+    version: Version | None = option(
+        None, help="ocs, bcsr: the method as its paper has it or as its published code.", panel=Panel.KEEP,
+        flags=("--as",), otherwise="ocs: paper; bcsr: code",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class OcsOptions(VersionOptions):
+    """OCS's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BcsrOptions(VersionOptions):
+    """BCSR's."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class OwnOptions(Options):
     """The options that single selection methods own, each under its method's name."""
@@ -142,6 +169,8 @@ class OwnOptions(Options):
     typiclust: TypiclustOptions = group(TypiclustOptions)
     teal: TealOptions = group(TealOptions)
     csrel: CsrelOptions = group(CsrelOptions)
+    ocs: OcsOptions = group(OcsOptions)
+    bcsr: BcsrOptions = group(BcsrOptions)
 
     def of(self, method: str) -> dict[str, Any]:
         """Return a method's own options by name; none where it has none."""

@@ -6,8 +6,16 @@ from scipy.optimize import nnls
 from scipy.special import softmax
 
 from pdac_cli.errors import UsageError
+from pdac_cli.options.select import Allocation
 from pdac_cli.selection.baselines.gcr import BETA, RIDGE, match, ridge_nnls
-from pdac_cli.selection.baselines.ocs import BATCH, best_of_batches, scores
+from pdac_cli.selection.baselines.ocs import (
+    BATCH,
+    CODE_BATCH,
+    OF_BATCH,
+    best_of_batches,
+    drawn_from_best,
+    scores,
+)
 from pdac_cli.selection.gradients import along, gram, residuals, total_gradient
 from pdac_cli.selection.interface import Reference
 from tests.selection.arrays import pool_of, request
@@ -62,30 +70,62 @@ def test_ocs_scores_are_their_definition(stored):
     np.testing.assert_allclose(scores(h, residuals(z, y), reference, 10.0), expected, atol=1e-10)
 
 
-def test_ocs_keeps_the_best_of_each_batch_and_ranks_by_score():
-    h, y, z = problem(3 * BATCH)
-    picked = best_of_batches(pool_of(h, y, z), 30, request(30, np.bincount(y)))
-    assert (np.diff(picked.score) <= 0).all()
-    one = best_of_batches(pool_of(h[:200], y[:200], z[:200]), 10, request(10, np.bincount(y[:200])))
-    expected = np.argsort(-scores(h[:200], residuals(z[:200], y[:200]), None, 0))[:10]
-    np.testing.assert_array_equal(one.places, expected)
-    # Ten of each batch, wherever its best stand among all.
+def batch_of(n, size):
+    """Which mini-batch each row is dealt into."""
     from pdac_cli.rng import Purpose, row_uniforms
 
-    order = np.argsort(row_uniforms(0, Purpose.BATCH, np.arange(3 * BATCH)), kind="stable")
-    batch = np.empty(3 * BATCH, int)
-    for b, members in enumerate(np.array_split(order, 3)):
+    order = np.argsort(row_uniforms(0, Purpose.BATCH, np.arange(n)), kind="stable")
+    batch = np.empty(n, int)
+    for b, members in enumerate(np.array_split(order, -(-n // size))):
         batch[members] = b
-    assert np.bincount(batch[picked.places]).tolist() == [10, 10, 10]
+    return batch
+
+
+def test_ocs_keeps_the_best_of_each_batch_and_ranks_by_score():
+    h, y, z = problem(3 * BATCH)
+    ranking = best_of_batches(pool_of(h, y, z), request(30, np.bincount(y))).ranking
+    assert (np.diff(ranking.score) <= 0).all()
+    one = best_of_batches(pool_of(h[:200], y[:200], z[:200]), request(10, np.bincount(y[:200]))).ranking
+    expected = np.argsort(-scores(h[:200], residuals(z[:200], y[:200]), None, 0))[:10]
+    np.testing.assert_array_equal(one.ids, expected)
+    # Ten of each batch, wherever its best stand among all.
+    assert np.bincount(batch_of(3 * BATCH, BATCH)[ranking.ids]).tolist() == [10, 10, 10]
+
+
+def test_ocs_fills_the_classes_alike_from_scores_of_mixed_batches():
+    h, y, z = problem(200)
+    ranking = best_of_batches(pool_of(h, y, z), request(15, np.bincount(y), Allocation.BALANCED)).ranking
+    score = scores(h, residuals(z, y), None, 0)
+    for label in range(3):
+        mine = np.flatnonzero(y == label)
+        best = mine[np.argsort(-score[mine], kind="stable")[:5]]
+        assert set(ranking.ids[y[ranking.ids] == label].tolist()) == set(best.tolist())
+
+
+def test_ocs_as_its_code_draws_from_the_best_ten_of_every_fifty():
+    h, y, z = problem(400)
+    asked = request(40, np.bincount(y), Allocation.BALANCED)
+    rows = drawn_from_best(pool_of(h, y, z), asked).ranking.ids
+    batch = batch_of(400, CODE_BATCH)
+    best = set()
+    for b in range(8):
+        members = np.flatnonzero(batch == b)
+        score = scores(h[members], residuals(z[members], y[members]), None, 0)
+        best |= set(members[np.argsort(-score, kind="stable")[:OF_BATCH]].tolist())
+    assert {y[row] for row in best} == {2}  # whose gradients are the longest: of the others any rows fill up
+    assert set(rows[y[rows] == 2].tolist()) <= best
+    assert np.bincount(y[rows]).max() - np.bincount(y[rows]).min() <= 1
+    many = drawn_from_best(pool_of(h, y, z), request(390, np.bincount(y), Allocation.BALANCED)).ranking.ids
+    assert len(set(many.tolist())) == 390
 
 
 def test_ocs_follows_the_stored_rows():
     h, y, z = problem(150)
     g, e = formed(h, y, z), residuals(z, y)
     reference = Reference(h[:5], e[:5])
-    picked = best_of_batches(pool_of(h, y, z), 20, request(20, [50, 50, 50], reference=reference))
+    ranking = best_of_batches(pool_of(h, y, z), request(20, [50, 50, 50], reference=reference)).ranking
     towards = [cosine(row, g[:5].mean(axis=0)) for row in g]
-    np.testing.assert_array_equal(picked.places, np.argsort(-np.array(towards))[:20])
+    np.testing.assert_array_equal(ranking.ids, np.argsort(-np.array(towards))[:20])
 
 
 def brute_force_omp(g, m, ridge):

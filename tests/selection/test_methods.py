@@ -61,8 +61,7 @@ class TestEveryMethod:
         budget = size(name) // 8
         one, again, other = (answer(name, budget, allocation, seed=s).ranking.ids.tolist() for s in (1, 1, 2))
         assert one == again
-        one_batch = name == "ocs" and allocation is not Allocation.JOINT  # a class of 200 rows is a single mini-batch
-        assert (one != other) == (METHODS[name].random and not one_batch)
+        assert (one != other) == METHODS[name].random
 
     def test_input_is_left_alone(self, name, allocation):
         rows, copy = data(size(name)), data(size(name))

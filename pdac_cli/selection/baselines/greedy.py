@@ -1,6 +1,12 @@
 """Greedy bilevel coresets (Borsos et al. 2020), on a linear head: the linear kernel, solved in its features.
 
 One row after another enters: the candidate whose weight, raised from 0, would lower the loss on all rows the most.
+
+Follows algorithm 1 of the paper and `bilevel_coreset.py` of its code as run for continual learning: the inner loss is a
+mean over the coreset plus 1e-3 |theta|², the weights are 1 again whenever a row has entered and take one step of Adam,
+and 200 candidates enter with weight 0, which in the code makes the mean one over coreset and candidates.  Departs: the
+kernel is linear in the features (theirs is the network's tangent kernel), a head of the features is solved for in its
+place, by L-BFGS to its end; the first row is the first of its random candidates; rows leave no weights.
 """
 
 from __future__ import annotations
@@ -31,7 +37,7 @@ from pdac_cli.selection.interface import (
 )
 
 RIDGE, CANDIDATES, SOLVE_STEPS, RATE = 1e-3, 200, 50, 0.01
-_INNER_STEPS = 50  # of L-BFGS, each time from the last solution
+_INNER_STEPS = 100  # of L-BFGS, each time from the last solution
 
 
 def greedy(rows: Rows, request: Request) -> Answer:
@@ -77,38 +83,31 @@ class _Room:
 
 
 class _Coreset:
-    """Rows with weights, and the head that minimises Σ w_i loss_i + RIDGE·|theta|²."""
+    """Rows, and the head that minimises their mean loss + RIDGE·|theta|²."""
 
     def __init__(self, rows: ScaledRows) -> None:
         self.rows, self.theta = rows, np.zeros((rows.classes, rows.width))
         self.places: list[int] = []
-        self.x, self.w = np.empty((0, rows.width), rows.pool.dtype), np.empty(0)
-        self.first, self.second, self.steps = np.empty(0), np.empty(0), np.empty(0)  # Adam's
+        self.x = np.empty((0, rows.width), rows.pool.dtype)
 
     def add(self, place: int) -> None:
-        """Let a row enter with weight 1."""
+        """Let a row enter."""
         self.places.append(place)
         self.x = np.concatenate([self.x, self.rows.take(np.array([place]))])
-        self.w = np.append(self.w, 1.0)
-        self.first, self.second, self.steps = (np.append(a, 0.0) for a in (self.first, self.second, self.steps))
 
     def solve(self) -> None:
-        """Find the head."""
-        self.theta = solve_inner(self.x, self.rows.y[self.places], self.w, self.theta)
+        """Find the head for rows of weight 1."""
+        size = len(self.places)
+        self.theta = solve_inner(self.x, self.rows.y[self.places], np.full(size, 1 / size), self.theta)
 
     def improve(self, candidates: Array) -> Array:
-        """Step the weights against their gradient by Adam and return the gradient of the candidates' weights: (k,)."""
-        both = np.concatenate([self.x, self.rows.take(candidates)])
-        y = self.rows.y[np.concatenate([self.places, candidates])]
+        """Return how a little weight on each candidate changes the loss on all rows, but for scale: (k,)."""
+        size, y = len(self.places), self.rows.y
         outer = self.rows.gradient(self.theta, np.full(self.rows.count, 1 / self.rows.count))
-        slope = implicit_gradient(self.x, self.w, self.theta, outer, both, y)
-        mine, theirs = slope[: len(self.w)], slope[len(self.w) :]
-        self.steps += 1
-        self.first = 0.9 * self.first + 0.1 * mine
-        self.second = 0.999 * self.second + 0.001 * mine**2
-        first, second = self.first / (1 - 0.9**self.steps), self.second / (1 - 0.999**self.steps)
-        self.w = np.maximum(self.w - RATE * first / (np.sqrt(second) + 1e-8), 0.0)
-        return theirs
+        slope = implicit_gradient(self.x, np.full(size, 1 / size), self.theta, outer, self.x, y[self.places])
+        w = 1 - RATE * np.sign(slope)  # Adam's first step has this length whatever the gradient
+        w /= size + len(candidates)
+        return implicit_gradient(self.x, w, self.theta, outer, self.rows.take(candidates), y[candidates])
 
 
 def solve_inner(x: Array, y: Array, w: Array, start: Array) -> Array:

@@ -7,8 +7,18 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
+from pdac_cli.options.methods import BcsrOptions, OwnOptions, Version
+from pdac_cli.selection.baselines import bcsr as bcsr_module
 from pdac_cli.selection.baselines import greedy as greedy_module
-from pdac_cli.selection.baselines.bcsr import hypergradient, stable_step, top_share, weights
+from pdac_cli.selection.baselines.bcsr import (
+    CODE_STEP,
+    code_weights,
+    hypergradient,
+    stable_step,
+    top_share,
+    trained_head,
+    weights,
+)
 from pdac_cli.selection.baselines.greedy import RIDGE, implicit_gradient, solve_inner
 from pdac_cli.selection.baselines.linear import ScaledRows, gradient, hessian_product, probabilities
 from pdac_cli.selection.baselines.pbcs import estimate, probabilities_of_rows, train
@@ -145,7 +155,8 @@ def outer_losses(name, seeds):
         theta = solve_inner(rows.take(places), y[places], np.ones(len(places)), np.zeros((3, 6)))
         return rows.losses(theta[None])[0]
 
-    chosen = [outer(select(name, ArrayRows(h, y), 12, seed=seed).ranking.ids) for seed in range(seeds)]
+    own = OwnOptions(bcsr=BcsrOptions(version=Version.PAPER))
+    chosen = [outer(select(name, ArrayRows(h, y), 12, seed=seed, own=own).ranking.ids) for seed in range(seeds)]
     return np.array(chosen), np.array([outer(rng.permutation(n)[:12]) for _ in range(40)])
 
 
@@ -160,8 +171,73 @@ def test_bcsrs_weights_become_a_coreset_of_the_size_asked_for():
     w = weights(rows_of(h, y), request(12, np.bincount(y)))
     assert w.sum() == pytest.approx(1)
     assert np.sort(w)[-12:].sum() > 0.9
-    ranking = select("bcsr", ArrayRows(h, y), 12).ranking
+    as_paper = OwnOptions(bcsr=BcsrOptions(version=Version.PAPER))
+    ranking = select("bcsr", ArrayRows(h, y), 12, own=as_paper).ranking
     np.testing.assert_allclose(ranking.score, w[ranking.ids])
+
+
+def test_bcsrs_published_steps_are_a_derivative_through_four_steps_of_descent():
+    """Four terms of the series are the derivative through four steps, as long as the head stays where it was."""
+    h, y = problem(50)
+    rows = rows_of(h, y)
+    x, theta = everything(rows), trained_head(rows)
+    first = theta - CODE_STEP * gradient(x, y, np.full(50, 1 / 50**2), theta)
+
+    def outer(w):
+        share = np.exp(w) / np.exp(w).sum()
+        moved = first
+        slopes = gradient(x, y, share / 50, first)  # the derivative is taken where the head is
+        for _ in range(4):
+            change = hessian_product(x, np.full(50, 1 / 50**2), probabilities(x, first), moved - first)
+            moved = moved - CODE_STEP * (slopes + change)
+        return moved
+
+    even, target = np.full(50, 1 / 50), rows.gradient(first, np.full(50, 1 / 50))
+    slope = [np.sum((outer(even + t) - outer(even - t)) * target) / 2e-6 for t in 1e-6 * np.eye(50)]
+    one_step = even - CODE_STEP * np.array(slope) / CODE_STEP
+    found = code_weights_after(x, y, theta, 1)
+    np.testing.assert_allclose(found, one_step - one_step.mean() + 1 / 50, atol=1e-6)
+
+
+def code_weights_after(x, y, theta, steps):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bcsr_module, "CODE_OUTER", steps)
+        return code_weights(x, y, theta)
+
+
+def test_bcsr_as_its_code_fills_the_classes_from_candidates_and_any_budget():
+    h, y = problem(240)
+    for budget in (12, 200, 240):
+        rows = select("bcsr", ArrayRows(h, y), budget).ranking.ids
+        assert len(set(rows.tolist())) == budget
+        assert np.ptp(np.bincount(y[rows])) <= 1
+
+
+def test_greedys_candidates_are_compared_by_the_derivative_with_the_hessian_formed():
+    """Against the dense Hessian, of the mean over coreset and candidates, at the weights after Adam's first step."""
+    h, y = problem(60)
+    rows = rows_of(h, y)
+    coreset, candidates = greedy_module._Coreset(rows), np.arange(20, 60)
+    for place in (0, 1, 2, 5, 7):
+        coreset.add(place)
+    coreset.solve()
+    x, mine, width = everything(rows), np.array(coreset.places), 4 * CLASSES
+    p = probabilities(x, coreset.theta)
+
+    def inverse(w):
+        hessian = 2 * RIDGE * np.eye(width)
+        for weight, i in zip(w, mine, strict=True):
+            hessian += weight * np.kron(np.diag(p[i]) - np.outer(p[i], p[i]), np.outer(x[i], x[i]))
+        return np.linalg.solve(hessian, rows.gradient(coreset.theta, np.full(60, 1 / 60)).ravel())
+
+    def slopes(places, w):
+        e = p[places] - np.eye(CLASSES)[y[places]]
+        return -np.einsum("nk,nd->nkd", e, x[places]).reshape(len(places), -1) @ inverse(w)
+
+    w = 1 - 0.01 * np.sign(slopes(mine, np.full(5, 1 / 5)))
+    np.testing.assert_allclose(
+        coreset.improve(candidates), slopes(candidates, w / (5 + len(candidates))), rtol=1e-3, atol=1e-5
+    )
 
 
 def test_the_estimate_is_the_gradient_of_the_expected_loss():
