@@ -72,7 +72,7 @@ ABOUT: Mapping[str, AboutMethod] = {
         "a few gradients that add up to all (GCR)", "m products n x (D + K), fewer by class, m³", logits=True
     ),
     "bcsr": AboutMethod(
-        "bilevel weights, drawn toward a coreset of m (BCSR)", "1,000 products n x D x C, seconds to minutes"
+        "bilevel weights, drawn toward a coreset of m (BCSR)", "200 products n x D x C; as paper 1,000"
     ),
     "pbcs": AboutMethod(
         "bilevel probabilities (PBCS)", "500 trained heads: 30,000 products m x D x C, 500 n x D x C, about a minute"
@@ -210,25 +210,26 @@ ABOUT_STREAMING: Mapping[StreamMethod, AboutStreaming] = {
 STREAM_CHOICES = tuple(method.value for method, about in ABOUT_STREAMING.items() if not about.learns)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CandidateOptions(Options):
-    """Of methods that choose from a sample of the stored rows."""
-
-    candidates: int = option(
-        128, help="er-mir, aser: stored rows drawn to choose from.", panel=Panel.STREAMING, minimum=1,
-        expected="at least 1 row",
+def candidates_option(default: int) -> Any:
+    """Declare --candidates, of methods that choose from a sample of the stored rows; each has its own default."""
+    return option(
+        default, help="er-mir, aser: stored rows drawn to choose from; aser's default is 128.", panel=Panel.STREAMING,
+        minimum=1, expected="at least 1 row",
     )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
-class ErMirOptions(CandidateOptions):
+class ErMirOptions(Options):
     """ER-MIR's."""
+
+    candidates: int = candidates_option(50)  # as the original
 
 
 @dataclass(frozen=True, kw_only=True)
-class AserOptions(CandidateOptions):
+class AserOptions(Options):
     """ASER's."""
 
+    candidates: int = candidates_option(128)
     neighbours: int = option(3, help="aser: nearest neighbours K of its values.", panel=Panel.STREAMING, minimum=1)
 
 

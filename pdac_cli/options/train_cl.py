@@ -12,7 +12,7 @@ from pdac_cli.errors import UsageError
 from pdac_cli.options.checks import Options, did_you_mean, require
 from pdac_cli.options.declare import Panel, group, option
 from pdac_cli.options.extract import Amp, amp_option, device_option, download_option
-from pdac_cli.options.methods import ABOUT, DRAWN, MethodOptions, StreamMethod
+from pdac_cli.options.methods import ABOUT, DRAWN, MethodOptions, OwnOptions, StreamMethod
 from pdac_cli.options.select import Allocation, DensityKind, DrawOptions, Eviction, temperature_option
 from pdac_cli.options.shared import DensityOptions, RunOptions, Units, VerbOptions, seed_option
 from pdac_cli.options.stream import (
@@ -42,6 +42,13 @@ class Feed(StrEnum):
 
     ALL = "all"  # as the public ER code does, and as the times of the paper's table 4 imply
     FIRST = "first"  # every row is offered once
+
+
+class KmeansOf(StrEnum):
+    """What k-means compares of images."""
+
+    FEATURES = "features"  # penultimate: "of Embeddings" in the original code
+    INPUTS = "inputs"  # pixels: "of Features" there, and in the paper
 
 
 class Preset(StrEnum):
@@ -154,6 +161,10 @@ class TrainOptions(VerbOptions):
         Feed.ALL, help="--setting relaxed: feed the buffer from every pass over a task, or from the first alone.",
         panel=Panel.TASKS,
     )  # fmt: skip
+    kmeans_of: KmeansOf = option(
+        KmeansOf.FEATURES, help="kmeans on images: compare the network's features, or the images themselves.",
+        panel=Panel.KEEP,
+    )  # fmt: skip
     rescore: bool = option(
         False, help="Score stored rows anew with the current network before eviction.", panel=Panel.KEEP
     )
@@ -185,6 +196,7 @@ class TrainOptions(VerbOptions):
     learning: LearningOptions = group(LearningOptions)
     density: DensityOptions = group(DensityOptions, leave_out=("tol", "solver"))
     settings: MethodOptions = group(MethodOptions)
+    own: OwnOptions = group(OwnOptions, leave_out=("neighbours",))  # which streams have with another meaning
     run: RunOptions = group(RunOptions, leave_out=("memory", "device"))
 
     def __post_init__(self) -> None:

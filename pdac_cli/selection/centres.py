@@ -1,6 +1,10 @@
 """Methods by distance: k-center (farthest first) and k-means++ seeding, in O(n) memory beyond the rows.
 
 Each step needs the distances of all rows to one: |h − c|² = |h|² − 2 h·c + |c|², one product n × D.
+
+Follows `KmeansFeatureSpace` and `KcenterFeatureSpace` of `cl_streaming/summary.py` of Borsos et al. 2020: seeding without
+Lloyd's steps, and farthest first from the first row.  There "of Features" means raw inputs and "of Embeddings" the
+penultimate features: `pdac train-cl --kmeans-of inputs` is the former.  Departs in nothing.
 """
 
 from __future__ import annotations
@@ -142,4 +146,4 @@ def squared_distance_seeding(pool: Pool, quota: int, request: Request) -> Picked
 
 
 KCENTER = Method(kcenter, Allocation.JOINT, Evict.ORDER, product_a_row, random=False, nested=True)
-KMEANS = Method(kmeans, Allocation.JOINT, Evict.ORDER, product_a_row, nested=True)
+KMEANS = Method(kmeans, Allocation.JOINT, Evict.ORDER, product_a_row, nested=True, takes_inputs=True)

@@ -1,4 +1,8 @@
-"""Herding (Welling 2009, as in iCaRL, Rebuffi et al. 2017): chosen rows whose running mean stays near the mean."""
+"""Herding (Welling 2009, as in iCaRL, Rebuffi et al. 2017): chosen rows whose running mean stays near the mean.
+
+Follows algorithm 4 of iCaRL and `ICaRLSelection` of `cl_streaming/summary.py`, the code by which the bilevel coresets
+compare it: rows of unit length, the nearest running mean, classes in turn.  Departs in nothing but the order of ties.
+"""
 
 from __future__ import annotations
 

@@ -243,6 +243,7 @@ class Method:
     needs_logits: bool = False
     needs_features: bool = True  # False: labels and what stands above do
     squares_features: bool = False  # keeps D × D numbers, so it is given fewer directions where features are many
+    takes_inputs: bool = False  # is as well defined on raw inputs, as one original is
     uses_stored: bool = False  # compares new rows with those already stored
     random: bool = True  # whether another seed gives another answer, but for places filled at random
     nested: bool = False  # whether the beginning of a list is the answer at that budget

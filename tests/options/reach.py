@@ -3,6 +3,7 @@
 For options whose effect other tests show from the options on, and that they give to none of the verbs' commands.
 """
 
+from pdac_cli.options.methods import Version
 from pdac_cli.options.select import Allocation, DensityKind, Eviction, SteerBy
 from pdac_cli.options.shared import Solver, Units
 from pdac_cli.options.stream import Updates
@@ -10,6 +11,8 @@ from pdac_cli.options.stream import Updates
 OWN = [
     (["--bandwidth", "0.5"], "own.maxherding.bandwidth", 0.5),
     (["--purity", "0.9"], "own.probcover.purity", 0.9),
+    (["--as", "code"], "own.ocs.version", Version.CODE),
+    (["--as", "paper"], "own.bcsr.version", Version.PAPER),
     (["--neighbours", "7"], "own.typiclust.neighbours", 7),
     (["--neighbours", "7"], "own.teal.neighbours", 7),
     (["--rounds", "9"], "own.csrel.rounds", 9),
@@ -128,6 +131,7 @@ REACH = {
                 "updates",
                 Updates.PRINTED,
             ),
+            *(one for one in OWN if "--neighbours" not in one[0]),
             (["--pad", "2"], "learning.pad", 2),
             (["--no-flip"], "learning.flip", False),
         ],

@@ -25,6 +25,7 @@ from pdac_cli.commands.experiment.schema import (
     MOST_RUNS,
     NONE,
     OPTIONS,
+    OWN,
     RUN,
     SETTINGS,
     STORAGE,
@@ -36,7 +37,7 @@ from pdac_cli.options.compare import CompareOptions
 from pdac_cli.options.declare import build
 from pdac_cli.options.experiment import ExperimentOptions
 from pdac_cli.options.heads import TrialOptions
-from pdac_cli.options.methods import MethodOptions
+from pdac_cli.options.methods import MethodOptions, OwnOptions
 from pdac_cli.options.select import DrawOptions, SelectOptions
 from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions
 from pdac_cli.options.train_cl import PAPER_RULE, LearningOptions, Preset, TrainOptions
@@ -101,6 +102,7 @@ class Unit:
             draw=DrawOptions(**_of({**TrainOptions.implied(given), **given}, DRAW)),
             density=DensityOptions(**_of(given, DENSITY)),
             settings=build(MethodOptions, _of(given, SETTINGS)),
+            own=build(OwnOptions, _of(given, OWN)),
             run=run,
             **_of(given, RUN),
         )

@@ -60,15 +60,16 @@ DENSITY = _hints(DensityOptions, ())
 DRAW = _hints(DrawOptions, ())
 LEARNING = _hints(LearningOptions, ("init", "device"))
 SETTINGS = {one.name: one.hint for one in declared(MethodOptions)}
+OWN = {one.name: one.hint for one in declared(OwnOptions) if one.name not in SETTINGS}
 _OWN = ("data", "test", "output", "compare", "presets", "methods", "reference", "seeds", "seed", "resume", "download",
-        "learning", "draw", "density", "settings", "run", "given")  # fmt: skip
+        "learning", "draw", "density", "settings", "own", "run", "given")  # fmt: skip
 RUN = {**_hints(TrainOptions, _OWN), "preset": Preset | None}
 _NOT_CHOICE = ("given", "input", "budgets", "methods", "seeds", "seed", "test", "output", "limit", "draw", "density",
                "run")  # fmt: skip
 CHOICE = {"budget": int, **_hints(CompareOptions, _NOT_CHOICE)}
 TRIAL = _hints(TrialOptions, ())
 OPTIONS: Mapping[str, Mapping[str, Hint]] = {
-    TRAIN: {**RUN, **DRAW, **LEARNING, **DENSITY, **SETTINGS, METHOD: str},
+    TRAIN: {**RUN, **DRAW, **LEARNING, **DENSITY, **SETTINGS, **OWN, METHOD: str},
     COMPARE: {**CHOICE, **DRAW, **DENSITY, METHOD: str},
     HEADS: {
         **TRIAL,

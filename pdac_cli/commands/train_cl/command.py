@@ -35,7 +35,7 @@ from pdac_cli.options.methods import StreamMethod
 from pdac_cli.options.select import Allocation, DrawOptions, SelectOptions, SteerBy
 from pdac_cli.options.stream import StreamAllocation, StreamOptions
 from pdac_cli.options.stream import StreamDensityOptions as StreamDensity
-from pdac_cli.options.train_cl import TrainOptions
+from pdac_cli.options.train_cl import KmeansOf, TrainOptions
 from pdac_cli.selection.interface import Method
 from pdac_cli.selection.streams.interface import StreamingMethod
 from pdac_cli.storage.signals import stop_requests
@@ -198,11 +198,12 @@ def _memory(
         draw, temperature = _draw(options, samples.how is not None)
         select = SelectOptions(
             budget=options.budget, method=name, allocation=options.allocation,
-            temperature=temperature, draw=draw, eviction=options.eviction,
+            temperature=temperature, draw=draw, eviction=options.eviction, own=options.own,
             density=options.density, run=run, seed=seed,
         )  # fmt: skip
         plan = make_plan(select.input, select.run)
-        return ChosenMemory(samples, place, ranks.shared, ranks.first, select, method, plan, options.rescore)
+        of_inputs = options.kmeans_of is KmeansOf.INPUTS
+        return ChosenMemory(samples, place, ranks.shared, ranks.first, select, method, plan, options.rescore, of_inputs)
     density = StreamDensity(
         dim=options.density.dim, components=options.density.components, ridge=options.density.ridge,
         units=options.density.units, beta=options.beta, step_rows=options.step_rows, updates=options.updates,

@@ -80,6 +80,7 @@ class ChosenMemory(RunMemory):
     selection: Method
     plan: Plan
     rescore: bool
+    of_inputs: bool = False  # methods that are defined on raw inputs, too, get these
     console: Silent = field(default_factory=Silent)
     index: Index | None = None
     streams: bool = False
@@ -134,6 +135,8 @@ class ChosenMemory(RunMemory):
             h, logits = self.by_label(task.train, outputs)
         else:
             h, logits = np.zeros((len(task.train), 1), np.float32), np.zeros((len(task.train), 1), np.float32)
+        if self.of_inputs and self.selection.takes_inputs:
+            h = self.samples.inputs(task.train)
         origin = self.samples.origin
         return MemorySource(
             h,

@@ -109,6 +109,7 @@ def config_of(options: TrainOptions, samples: Samples, methods: Methods, device:
         "seeds": options.seeds,
         "seed": options.seed,
         "feed": options.feed.value,
+        "kmeans_of": options.kmeans_of.value,
         "rescore": options.rescore,
         "allocation": options.allocation,
         "temperature": options.temperature,
@@ -135,5 +136,7 @@ def config_of(options: TrainOptions, samples: Samples, methods: Methods, device:
 
 def _settings_of(options: TrainOptions, methods: Methods) -> dict[str, Any]:
     """Return the options that the methods have."""
+    if options.setting is Setting.OFFLINE:
+        return {name: value for method in methods for name, value in options.own.of(method).items()}
     streaming = [StreamMethod(name) for name, method in methods.items() if isinstance(method, StreamingMethod)]
     return {name: value for method in streaming for name, value in options.settings.of(method).items()}

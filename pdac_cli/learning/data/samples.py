@@ -43,6 +43,10 @@ class Samples:
     origin: Origin
     how: Preprocessing | None  # None: features, taken as they are
 
+    def inputs(self, rows: Array) -> Array:
+        """Return training rows (m,) as they are, one vector each: (m, channels · h · w), float32."""
+        return self.x[torch.from_numpy(rows).to(self.x.device)].flatten(1).float().cpu().numpy()
+
     def to(self, device: torch.device) -> Samples:
         """Return the same samples on a device."""
         x, y, x_test, y_test = (tensor.to(device) for tensor in (self.x, self.y, self.x_test, self.y_test))

@@ -1,4 +1,11 @@
-"""ASER, adversarial Shapley value experience replay (Shim et al. 2021), by K-nearest-neighbour Shapley values."""
+"""ASER, adversarial Shapley value experience replay (Shim et al. 2021), by K-nearest-neighbour Shapley values.
+
+Follows algorithms 1 and 2 of the paper in its mean form (ASER_mu) and `aser_update.py`, `aser_retrieve.py` and
+`aser_utils.py` of its code: new rows of a class whose share of the buffer is below one random part of 1/C join the
+judges, C all classes of the data.  Departs: C are the columns of the logits, or the classes seen where there are none;
+judges and candidates are 128 rows, where the code takes a few of every class; a buffer that is too small for both is
+replayed uniformly.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +32,7 @@ def keep(context: KeepContext, batch: Batch) -> None:
     judges = balanced(labels, min(settings.candidates, buffer.size // 2), rng)
     others = np.setdiff1d(np.arange(buffer.size), judges)
     slots = rng.choice(others, min(settings.candidates, len(others)), replace=False)
-    rare = rest[_is_rare(batch.y[rest], labels, rng)]
+    rare = rest[_is_rare(batch, rest, labels, rng)]
     h, _ = context.look(np.concatenate([judges, slots]))
     value = shapley(
         np.concatenate([h[: len(judges)], batch.h[rare]]),
@@ -83,9 +90,11 @@ def balanced(y: Array, count: int, rng: np.random.Generator) -> Array:
     return np.sort(np.concatenate([np.empty(0, np.int64), *drawn]))
 
 
-def _is_rare(y: Array, stored: Array, rng: np.random.Generator) -> Array:
-    """Return which new rows are of a class whose share of the buffer is below a random part of an even one: (n,)."""
-    classes = len(np.unique(np.concatenate([y, stored])))
+def _is_rare(batch: Batch, rest: Array, stored: Array, rng: np.random.Generator) -> Array:
+    """Return which of the new rows are of a class whose share of the buffer is below a random part of 1/C: (k,)."""
+    y = batch.y[rest]
+    known = 0 if batch.logits is None else batch.logits.shape[1]
+    classes = max(known, len(np.unique(np.concatenate([y, stored]))))
     share = (stored[None, :] == y[:, None]).mean(axis=1)
     rare: Array = share < rng.uniform(0, 1 / classes)
     return rare

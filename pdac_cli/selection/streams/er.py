@@ -1,4 +1,8 @@
-"""ER, experience replay: a reservoir of the stream, and rows of it drawn uniformly beside each batch."""
+"""ER, experience replay: a reservoir of the stream, and rows of it drawn uniformly beside each batch.
+
+Follows Chaudhry et al. 2019 and the public code (mammoth, RaptorMai): in relaxed runs every pass over a task is offered.
+Departs: a row that is stored is not stored a second time, as that code may.
+"""
 
 from __future__ import annotations
 

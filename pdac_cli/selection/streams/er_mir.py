@@ -1,4 +1,9 @@
-"""ER-MIR, maximally interfered retrieval (Aljundi et al. 2019): replay the rows that the new ones would harm most."""
+"""ER-MIR, maximally interfered retrieval (Aljundi et al. 2019): replay the rows that the new ones would harm most.
+
+Follows section 3.1 of the paper and `mir_retrieve.py` of the code that ASER's authors publish it in: of 50 stored rows
+drawn uniformly, those whose loss rises most.  Departs: the virtual step is on the new rows alone, as in the paper; that
+code takes the gradient that is there at the time.  Losses are of rows that are not augmented.
+"""
 
 from __future__ import annotations
 

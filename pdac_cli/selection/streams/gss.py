@@ -1,6 +1,7 @@
 """GSS, gradient-based sample selection, the greedy form (Aljundi et al. 2019): keep rows whose gradients differ.
 
-Last-layer gradients stand in for those of the whole network; see `selection.gradients`.
+Follows algorithm 2 of the paper and `gss_greedy_update.py` of the code that ASER's authors publish it in.  Departs:
+last-layer gradients stand in for those of the whole network (see `selection.gradients`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,10 @@
 """MetaSP, example influence (Sun et al. 2022): weigh rows by what they do to old and new tasks, keep the most helpful.
 
+Follows section 4 of the paper and `oursRehSel.py` and `min_norm_solvers.py` of its code: both influences scaled to the
+length of their loss, the shortest mix of the two, at most 0.999 of either, weights 1 − I divided by their sum, negative
+ones too.  Departs: weights are used from the first step on, where the code waits for epoch 45 of 50 and the second task;
+weights that do not add up to anything positive are replaced by equal ones.
+
 The original chooses at the end of a task among all its rows, with influences of its last epochs.  A stream cannot: here
 the clusters are those of a k-means that follows the batches, and a row's influence is that of the step it comes in.
 """
@@ -12,6 +17,7 @@ from pdac_cli.arrays import Array
 from pdac_cli.selection.streams.er import replay
 from pdac_cli.selection.streams.interface import Batch, Influence, KeepContext, Step, StreamingMethod, Weights
 
+_END = 0.001  # of the other influence there is so much at least
 _EARLIER = -1.0  # cluster of rows of earlier tasks
 
 
@@ -24,7 +30,7 @@ def weigh(step: Step, rows: Array) -> Weights:
     sets = [_validation(part, step) for part in (old, current if len(current) else step.new) if len(part)]
     found = [scaled(influence) for influence in step.network.influences(rows, sets)]
     influence = found[0] if len(found) == 1 else shortest_mix(found[0], found[1])
-    weight = np.maximum(1 - influence, 0)
+    weight = 1 - influence
     total = weight.sum()
     return Weights(weight / total if total > 0 else np.full(len(rows), 1 / len(rows)), influence)
 
@@ -40,7 +46,7 @@ def shortest_mix(a: Array, b: Array) -> Array:
     """Return the shortest vector of the segment between two: γ a + (1 − γ) b, (n,)."""
     between = a - b
     squared = between @ between
-    gamma = np.clip(-(b @ between) / squared, 0, 1) if squared > 0 else 0.0
+    gamma = np.clip(-(b @ between) / squared, _END, 1 - _END) if squared > 0 else _END
     mix: Array = b + gamma * between
     return mix
 

@@ -444,3 +444,14 @@ def test_two_processes_learn_as_one(pdac, request, tmp_path, kind, setting):
                 for name in ("one", "two")
             ]
             assert rows[0] == rows[1]
+
+
+def test_k_means_compares_images_themselves_or_what_the_network_makes_of_them(pdac, images, tmp_path):
+    """On raw inputs the network has no say: k-means++ of the first task's pixels, whatever the training."""
+    rows = {}
+    for name, kind, epochs in (("raw", "inputs", 1), ("longer", "inputs", 2), ("features", "features", 1)):
+        run = ("train-cl", images, "-o", tmp_path / name, "--method", "kmeans", "--budget", 12, "--width", 2, *SMALL)
+        assert pdac(*run, "--kmeans-of", kind, "--epochs", epochs).code == 0
+        rows[name] = read_index(tmp_path / name / "kmeans" / "seed-0" / "buffer-1.json").row.tolist()
+    assert rows["raw"] == rows["longer"]
+    assert rows["raw"] != rows["features"]

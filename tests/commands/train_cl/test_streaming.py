@@ -51,7 +51,7 @@ def test_every_method_keeps_its_budget_and_its_seconds(whole):
         assert (seconds["extraction"] > 0) is (method in ("gss", "aser"))
         assert (index.score is not None) is (method in ("gss", "metasp", "spdac"))
     config = json.loads((whole / "config.json").read_text())
-    assert (config["candidates"], config["neighbours"], config["gradient_batches"]) == (128, 3, 10)
+    assert (config["neighbours"], config["gradient_batches"]) == (3, 10)
     assert len({tuple(read_index(whole / method / "seed-0" / "buffer-2.json").row) for method in METHODS}) >= 4
 
 
