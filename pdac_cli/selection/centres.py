@@ -2,7 +2,7 @@
 
 Each step needs the distances of all rows to one: |h − c|² = |h|² − 2 h·c + |c|², one product n × D.
 
-Follows `KmeansFeatureSpace` and `KcenterFeatureSpace` of `cl_streaming/summary.py` of Borsos et al. 2020: seeding without
+Follows `KmeansFeatureSpace` and `KcenterFeatureSpace` of `cl_streaming/summary.py` of Borsos et al.: seeding without
 Lloyd's steps, and farthest first from the first row.  There "of Features" means raw inputs and "of Embeddings" the
 penultimate features: `pdac train-cl --kmeans-of inputs` is the former.  Departs in nothing.
 """

@@ -1,6 +1,6 @@
 """Methods that need one pass: every row gets a key of its own, and the largest keys are kept.
 
-`uniform` follows `UniformSummarizer`, `hardest` `HardestSamples` of `cl_streaming/summary.py` of Borsos et al. 2020, both
+`uniform` follows `UniformSummarizer`, `hardest` `HardestSamples` of `cl_streaming/summary.py` of Borsos et al., both
 over the whole task (`--allocation joint`); here `uniform` gives every class its share unless told otherwise, which is
 already a better rule.  `highest-prob` is the paper's own baseline.
 """

@@ -3,7 +3,7 @@
 Every row has a probability s_i of being kept.  Subsets are drawn, a head is trained on each, and its loss on all rows
 moves the probabilities by the score-function estimate of the gradient: no derivative of the training is needed.
 
-Follows algorithm 1 of the paper and the published code: five masks a step, Adam of 0.05 falling along a cosine, clipping
+Follows algorithm 1 of the paper and the published code: five masks a step, Adam of 0.05 falling by a cosine, clipped
 at 3, projection by bisection.  Departs: a linear head of the features stands for the network, trained by 30 accelerated
 steps; 100 outer steps; the answer is the m largest probabilities, for a draw would miss the budget.
 """

@@ -1,6 +1,6 @@
 """ER, experience replay: a reservoir of the stream, and rows of it drawn uniformly beside each batch.
 
-Follows Chaudhry et al. 2019 and the public code (mammoth, RaptorMai): in relaxed runs every pass over a task is offered.
+Follows Chaudhry et al. 2019 and the public code (mammoth, RaptorMai): every pass of a relaxed run is offered.
 Departs: a row that is stored is not stored a second time, as that code may.
 """
 

@@ -2,7 +2,7 @@
 
 Follows section 4 of the paper and `oursRehSel.py` and `min_norm_solvers.py` of its code: both influences scaled to the
 length of their loss, the shortest mix of the two, at most 0.999 of either, weights 1 − I divided by their sum, negative
-ones too.  Departs: weights are used from the first step on, where the code waits for epoch 45 of 50 and the second task;
+ones too.  Departs: weights are used from the first step on, the code waits for epoch 45 of 50 and the second task;
 weights that do not add up to anything positive are replaced by equal ones.
 
 The original chooses at the end of a task among all its rows, with influences of its last epochs.  A stream cannot: here
