@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -129,24 +129,13 @@ PAPER_RULE: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamOptions(VerbOptions):
-    """``pdac stream``."""
+class StreamRule(Options):
+    """What decides which rows of a stream are kept, wherever the rows come from."""
 
-    input: InputOptions = group(InputOptions, leave_out=("chunk_rows", "labels"))
     budget: int = option(
         help="How many rows to keep.", panel=Panel.KEEP, flags=("--budget", "-n"), minimum=1,
         expected="at least 1 row to keep",
     )  # fmt: skip
-    output: Path = option(
-        help="Buffer to write: .json .h5 .txt .npy.", panel=Panel.OUTPUT, flags=("--output", "-o")
-    )  # fmt: skip
-    state: Path | None = option(
-        None, help="State file: a rerun goes on from it, and so do later calls with new files.", panel=Panel.OUTPUT
-    )
-    model: Path | None = option(None, help="--density class: also write the streamed model.", panel=Panel.OUTPUT)
-    trace: Path | None = option(
-        None, help="CSV file: rows/s, turnover, class counts, log-density along the stream.", panel=Panel.OUTPUT
-    )
     preset: Rule | None = rule_option(PAPER_RULE)
     method: StreamMethod = option(
         StreamMethod.SPDAC, help="Streaming method, one of those above.", panel=Panel.KEEP, choices=STREAM_CHOICES
@@ -169,6 +158,39 @@ class StreamOptions(VerbOptions):
     batch: int = option(
         32, help="Rows that arrive together.", panel=Panel.STREAMING, minimum=1, expected="at least 1 row"
     )  # fmt: skip
+    density: StreamDensityOptions = group(StreamDensityOptions)
+    settings: MethodOptions = group(MethodOptions)
+    seed: int = seed_option()
+    given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)  # named by whoever made it
+
+    def __post_init__(self) -> None:
+        """Refuse combinations that cannot be meant."""
+        super().__post_init__()
+        if self.method is StreamMethod.SPDAC:
+            own = ("acceptance", "allocation", "window", "beta", "step_rows", "solver", "units", "updates")
+            check_density(self.density_kind, self.steer, self.given, own)
+
+    @classmethod
+    def implied(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the paper's values with its preset."""
+        return PAPER_RULE if given.get("preset") else {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamOptions(StreamRule, VerbOptions):
+    """``pdac stream``."""
+
+    input: InputOptions = group(InputOptions, leave_out=("chunk_rows", "labels"))
+    output: Path = option(
+        help="Buffer to write: .json .h5 .txt .npy.", panel=Panel.OUTPUT, flags=("--output", "-o")
+    )  # fmt: skip
+    state: Path | None = option(
+        None, help="State file: a rerun goes on from it, and so do later calls with new files.", panel=Panel.OUTPUT
+    )
+    model: Path | None = option(None, help="--density class: also write the streamed model.", panel=Panel.OUTPUT)
+    trace: Path | None = option(
+        None, help="CSV file: rows/s, turnover, class counts, log-density along the stream.", panel=Panel.OUTPUT
+    )
     state_every: int | None = option(
         None, help="Rows from one state file to the next.", panel=Panel.OUTPUT, minimum=1, expected="1 or more",
         otherwise="so that they cost little",
@@ -180,21 +202,10 @@ class StreamOptions(VerbOptions):
         60.0, help="Seconds without a new row that end --follow; a file FEATS.done ends it at once.",
         panel=Panel.INPUT, metavar="SECONDS", minimum=0, finite=False, expected="0 or more seconds",
     )  # fmt: skip
-    density: StreamDensityOptions = group(StreamDensityOptions)
-    settings: MethodOptions = group(MethodOptions)
     run: RunOptions = group(RunOptions, leave_out=("memory", "jobs", "device"))
-    seed: int = seed_option()
 
     def __post_init__(self) -> None:
         """Refuse combinations that cannot be meant."""
         super().__post_init__()
         stateless = self.state_every is not None and self.state is None
         require(not stateless, "--state-every is given without --state; add --state state.h5")
-        if self.method is StreamMethod.SPDAC:
-            own = ("acceptance", "allocation", "window", "beta", "step_rows", "solver", "units", "updates")
-            check_density(self.density_kind, self.steer, self.given, own)
-
-    @classmethod
-    def implied(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the paper's values with its preset."""
-        return PAPER_RULE if given.get("preset") else {}

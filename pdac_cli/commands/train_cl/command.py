@@ -33,7 +33,7 @@ from pdac_cli.learning.parallel import Ranks, joined_ranks, local_device
 from pdac_cli.learning.progress import RunProgress
 from pdac_cli.options.methods import StreamMethod
 from pdac_cli.options.select import Allocation, DrawOptions, SelectOptions, SteerBy
-from pdac_cli.options.stream import StreamAllocation, StreamOptions
+from pdac_cli.options.stream import StreamAllocation, StreamRule
 from pdac_cli.options.stream import StreamDensityOptions as StreamDensity
 from pdac_cli.options.train_cl import KmeansOf, TrainOptions
 from pdac_cli.selection.interface import Method
@@ -209,9 +209,9 @@ def _memory(
         units=options.density.units, beta=options.beta, step_rows=options.step_rows, updates=options.updates,
     )  # fmt: skip
     joint = options.allocation is Allocation.JOINT
-    stream = StreamOptions(
-        budget=options.budget, output=Path(), method=StreamMethod(name), acceptance=options.acceptance,
-        temperature=options.temperature, batch=options.learning.batch, density=density, run=run, seed=seed,
+    stream = StreamRule(
+        budget=options.budget, method=StreamMethod(name), acceptance=options.acceptance,
+        temperature=options.temperature, batch=options.learning.batch, density=density, seed=seed,
         allocation=StreamAllocation.JOINT if joint else StreamAllocation.PER_CLASS, window=options.window,
         density_kind=options.draw.density_kind, steer=options.draw.steer, settings=options.settings,
     )  # fmt: skip

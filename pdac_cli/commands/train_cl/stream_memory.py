@@ -15,7 +15,7 @@ from pdac_cli.files.index.index_file import Index, IndexSource, write_index
 from pdac_cli.learning.data.tasks import Task
 from pdac_cli.learning.memory import Stored
 from pdac_cli.options.methods import MethodOptions
-from pdac_cli.options.stream import StreamOptions
+from pdac_cli.options.stream import StreamRule
 from pdac_cli.options.train_cl import Feed
 from pdac_cli.selection.streams.interface import Look, StreamingMethod
 
@@ -24,7 +24,7 @@ from pdac_cli.selection.streams.interface import Look, StreamingMethod
 class StreamMemory(RunMemory):
     """Keeps rows by a streaming method: every batch is offered, or those of a task's first epoch."""
 
-    options: StreamOptions
+    options: StreamRule
     method: StreamingMethod
     n_features: int
     tasks: list[Task]  # of the whole run

@@ -9,7 +9,7 @@ import numpy as np
 
 from pdac_cli.arrays import Array
 from pdac_cli.density.streaming import StreamedClass, add_rows, new_class, score
-from pdac_cli.options.stream import StreamAllocation, StreamOptions
+from pdac_cli.options.stream import StreamAllocation, StreamRule
 from pdac_cli.selection.streams.reservoir import latest, relative_to_batch, relative_to_latest
 
 Groups = list[tuple[int, Array]]  # each label of a batch and the positions of its rows
@@ -19,7 +19,7 @@ Groups = list[tuple[int, Array]]  # each label of a batch and the positions of i
 class Densities:
     """What is known of each class's density."""
 
-    options: StreamOptions
+    options: StreamRule
     n_features: int  # D
     classes: dict[int, StreamedClass] = field(default_factory=dict)
     recent: dict[int, Array] = field(default_factory=dict)  # T·log p(ξ|y) of each class's latest rows, (m,) each

@@ -12,7 +12,7 @@ from pdac_cli.density.moments import DenseMoments, SketchMoments
 from pdac_cli.density.streaming import Fitted, StreamedClass, new_class
 from pdac_cli.engine.stream.packed_arrays import check_packed, stored_name
 from pdac_cli.engine.stream.running import Stream
-from pdac_cli.options.stream import StreamOptions
+from pdac_cli.options.stream import StreamRule
 from pdac_cli.selection.streams.buffer import Buffer
 from pdac_cli.selection.streams.interface import StreamingMethod
 
@@ -51,7 +51,7 @@ def pack(stream: Stream) -> Arrays:
 
 def unpack(
     arrays: Mapping[str, Array],
-    options: StreamOptions,
+    options: StreamRule,
     method: StreamingMethod,
     n_features: int,
     network: bool = False,

@@ -10,7 +10,7 @@ import numpy as np
 from pdac_cli.arrays import Array
 from pdac_cli.density.streaming import StreamedClass
 from pdac_cli.engine.stream.densities import Densities
-from pdac_cli.options.stream import StreamOptions
+from pdac_cli.options.stream import StreamRule
 from pdac_cli.selection.streams.buffer import Buffer
 from pdac_cli.selection.streams.interface import Batch, KeepContext, Look, StreamingMethod
 
@@ -19,7 +19,7 @@ from pdac_cli.selection.streams.interface import Batch, KeepContext, Look, Strea
 class Stream:
     """All that is known after some rows; the next batch's outcome depends on this and on nothing else."""
 
-    options: StreamOptions
+    options: StreamRule
     method: StreamingMethod  # what is kept by which rule
     n_features: int  # D
     buffer: Buffer
@@ -28,7 +28,7 @@ class Stream:
     memo: dict[str, Array] = field(default_factory=dict)  # what the method remembers beside the buffer
 
     @classmethod
-    def begin(cls, options: StreamOptions, method: StreamingMethod, n_features: int, network: bool = False) -> Stream:
+    def begin(cls, options: StreamRule, method: StreamingMethod, n_features: int, network: bool = False) -> Stream:
         """Return the stream before its first row.
 
         Methods that look at stored rows ask the network; where there is none, their features and logits are stored.
