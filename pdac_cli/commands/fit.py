@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from pdac_cli.console import Console, size_text
 from pdac_cli.engine.plan import count_classes, make_plan
-from pdac_cli.files.results.model import StoredModel, write_model
+from pdac_cli.files.results.model import write_model
 from pdac_cli.options.fit import FitOptions
-from pdac_cli.pipeline.fitting import DensitySetup, check_dim, device_of, fit_source
-from pdac_cli.pipeline.row_access import SourceRows, note_directions, open_input, report_unused_rows
-from pdac_cli.pipeline.stored_pools import LogitColumns
+from pdac_cli.pipeline.fitting import DensitySetup, check_dim, device_of
+from pdac_cli.pipeline.modelling import model_of_source
+from pdac_cli.pipeline.row_access import open_input, report_unused_rows
 from pdac_cli.reports.table import facts
 from pdac_cli.storage.atomic import check_output
 
@@ -49,13 +49,9 @@ def run(options: FitOptions) -> FitSummary:
         setup = DensitySetup(options.density, options.seed, device_of(options.run))
         classes = count_classes(source, plan, options.input)
         report_unused_rows(source, options.input, console)
-        model = fit_source(source, classes, setup, plan, console)
-        note_directions(source.n_features, console)
-        rows = SourceRows(source, classes, LogitColumns(0, classes.labels), setup, plan, console, narrow=True)
-        space = rows.common_space()
+        made = model_of_source(source, classes, setup, plan, console)
         source.check_unchanged()
-        settings = asdict(options.density)
-        made = StoredModel(model, source.fingerprint, source.label_names, settings, options.seed, space)
+    model = made.model
     for step, value in enumerate(model.step_log_likelihood()):
         console.detail(f"step {step:3d}  mean log-likelihood {value:.6f}")
     write_model(made, options.output, options.run.force)

@@ -23,9 +23,10 @@ from pdac_cli.files.results.model import StoredModel, write_model
 from pdac_cli.files.results.state import held_state
 from pdac_cli.options.stream import StreamOptions
 from pdac_cli.pipeline.row_access import note_directions
+from pdac_cli.pipeline.streaming import check_dim, check_has_no_network
 from pdac_cli.reports.table import Table
 from pdac_cli.selection.streams.interface import StreamingMethod
-from pdac_cli.selection.streams.methods import STREAMING_METHODS, streaming_method
+from pdac_cli.selection.streams.methods import streaming_method
 from pdac_cli.storage.atomic import check_output
 from pdac_cli.storage.signals import SIGNALS, stop_requests
 
@@ -113,16 +114,10 @@ def _run(options: StreamOptions, method: StreamingMethod, console: Console) -> S
 
 def _check_usage(options: StreamOptions, method: StreamingMethod) -> None:
     index_suffix(options.output)
-    name = options.method.value
-    if method.needs_network:
-        able = ", ".join(name.value for name, other in STREAMING_METHODS.items() if not other.needs_network)
-        raise UsageError(
-            f"--method {name} needs {method.needs_network}, and pdac stream has no network that learns; "
-            f"expected one of: {able}; for {name} use pdac train-cl --setting online"
-        )
+    check_has_no_network(options, method)
     if options.model is not None and not method.needs_density:
         raise UsageError(
-            f"--model is given with --method {name}, which has no density of each class; "
+            f"--model is given with --method {options.method.value}, which has no density of each class; "
             "expected --method spdac --density class; or leave --model out"
         )
     outputs = [path for path in (options.output, options.state, options.model, options.trace) if path is not None]
@@ -153,10 +148,7 @@ def _check_files(
         check_output(options.state, inputs, force=True)
     if n_features is None:
         n_features = features_when_there(options.input, options.input.paths[-1], options.timeout)
-    if method.needs_density and options.density.dim > n_features:
-        raise UsageError(
-            f"--dim is {options.density.dim}, the data has {n_features} features; expected at most as many"
-        )
+    check_dim(options, method, n_features)
     return finished, n_features
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,7 @@ from pdac_cli.files.formats.labels import Seen
 from pdac_cli.files.index.index_schema import Option
 from pdac_cli.files.results.state import FilePosition, State, check_options, damaged, read_state, write_state
 from pdac_cli.options.stream import StreamOptions
+from pdac_cli.pipeline.streaming import outcome_options as rule_options
 from pdac_cli.selection.streams.interface import StreamingMethod
 
 _SAVE_ROWS = 4096  # at least, from one state file to the next
@@ -194,24 +195,12 @@ def begin(options: StreamOptions, method: StreamingMethod, n_features: int) -> S
 
 
 def outcome_options(options: StreamOptions, method: StreamingMethod) -> dict[str, Option]:
-    """Return the options that decide the outcome, as they are stored."""
-    density = asdict(options.density) if method.needs_density else {}
-    settings = options.settings.of(options.method)
-    steered = {"density": options.density_kind.value, "steer": options.steer} if method.is_steered else {}
+    """Return the options that decide the outcome of a stream of files, as they are stored."""
     return {
-        "budget": options.budget,
-        "batch": options.batch,
-        "seed": options.seed,
-        "method": options.method.value,
-        "acceptance": options.acceptance.value,
-        "allocation": options.allocation.value,
-        "window": options.window,
-        "temperature": options.temperature,
-        **steered,
+        **rule_options(options, method),
         "drop-nonfinite": options.input.drop_nonfinite,
         "ignore-label": options.input.ignore_label,
         **({"no-labels": True} if options.input.no_labels else {}),
-        **{name.replace("_", "-"): value for name, value in {**density, **settings}.items()},
     }
 
 
