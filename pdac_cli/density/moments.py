@@ -35,6 +35,9 @@ class Moments(Protocol):
     def decomposition(self, wanted: int) -> tuple[Array, Array]:
         """Return the same, converged and from the moments alone."""
 
+    def total(self) -> float:
+        """Return the sum of squared distances from the mean."""
+
     def times(self, A: Array) -> Array:
         """Return the covariance times A: (D, k) -> (D, k)."""
 
@@ -79,6 +82,10 @@ class DenseMoments:
         solver = Solver.EXACT if self.solver is StreamSolver.EXACT or few else Solver.FAST
         return top_eigenvectors(full, min(wanted, len(full)), solver)
 
+    def total(self) -> float:
+        """Return the sum of squared distances from the mean."""
+        return float(np.trace(self.scatter))
+
     def times(self, A: Array) -> Array:
         """Return the covariance times A: (D, k) -> (D, k)."""
         product: Array = dsymm(1.0 / self.count, self.scatter.T, A, lower=1)
@@ -119,6 +126,10 @@ class SketchMoments:
         norms = np.linalg.norm(self.factor[:wanted], axis=1)
         norms = norms[norms > 0]
         return norms**2 / self.count, self.factor[: len(norms)].T / norms
+
+    def total(self) -> float:
+        """Return the sum of squared distances from the mean, as far as the sketch has it."""
+        return float(np.square(self.factor).sum())
 
     def times(self, A: Array) -> Array:
         """Return the sketched covariance times A: (D, k) -> (D, k)."""

@@ -160,6 +160,17 @@ def to_model(classes: Sequence[StreamedClass], options: StreamDensityOptions) ->
     return model
 
 
+def mean_squared_distance(classes: Sequence[StreamedClass], options: StreamDensityOptions) -> float:
+    """Return the mean squared distance of all rows seen from the means of their classes."""
+    total = 0.0
+    for known in classes:
+        copy = replace(known, moments=deepcopy(known.moments), pending=list(known.pending))
+        if copy.pending:
+            _fold(copy, np.concatenate(copy.pending), options)
+        total += copy.moments.total() * copy.unit**2
+    return total / sum(known.seen for known in classes)
+
+
 @dataclass(frozen=True)
 class _Settled:
     """A class at the end: all its rows in the mean, its directions converged."""

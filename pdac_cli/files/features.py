@@ -36,6 +36,13 @@ def open_features(
 
     What is unpacked whole must fit into half of ``memory``.
     """
+    return FeatureSet.of(*opened_parts(options, open_file, memory), seen)
+
+
+def opened_parts(
+    options: InputOptions, open_file: Callable[[Path, bool], Container] | None = None, memory: int | None = None
+) -> tuple[list[Part], InputOptions, list[str], ExitStack]:
+    """Open each file; return them with the options, notes for the user, and what closes them."""
     open_file = open_file or partial(open_container, memory=memory)
     paths = expand(options.paths)
     _refuse_twice(paths)
@@ -53,7 +60,7 @@ def open_features(
         for one, part in zip(columns, parts, strict=True):
             _check_kinds(parts[0], part)
             notes += _notes(one)
-        return FeatureSet(parts, options, [*notes, *found], stack.pop_all(), seen)
+        return parts, options, [*notes, *found], stack.pop_all()
 
 
 def expand(patterns: tuple[str, ...]) -> list[Path]:

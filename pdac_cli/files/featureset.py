@@ -17,7 +17,7 @@ from pdac_cli.arrays import Array, Chunk
 from pdac_cli.errors import DataError
 from pdac_cli.files.fingerprint import fingerprint_of, fingerprint_rows, float_dtype, nonfinite_rows
 from pdac_cli.files.formats.ids import IdColumn, id_text
-from pdac_cli.files.formats.labels import LabelColumn, Seen, find_coding, row_text
+from pdac_cli.files.formats.labels import NOTHING_SEEN, LabelColumn, Seen, find_coding, row_text
 from pdac_cli.files.formats.row_arrays import RowArray, take
 from pdac_cli.options.shared import InputOptions
 from pdac_cli.storage.reading import quote
@@ -53,15 +53,38 @@ class Part:
 class FeatureSet:
     """Rows of several files in the order given; a context manager that closes them.
 
+    ``FeatureSet("a.h5", "b.h5", ignore_label=255)`` opens files by their paths or patterns, with the options of
+    `InputOptions` by name.
+
     Attributes: ``n`` rows, ``n_features`` D, ``dtype`` of the features, ``files`` as named by the user, ``paths`` of
     every file read, ``label_names`` (class k is called ``label_names[k]``) or None for numbers, ``names_are_labels``:
     whether rows are labelled by names and not by numbers that have names, ``notes`` for the user, ``dropped`` and
     ``ignored``: rows left out as non-finite or by their label in the last full pass.
+
+    Examples
+    --------
+    >>> from pdac_cli import FeatureSet, select_coreset
+    >>> with FeatureSet("feats.h5") as rows:
+    ...     chosen = select_coreset(rows, budget=30)
+    ...     h = rows.read_rows(chosen).h
+    >>> rows.n, h.shape
+    (600, (30, 16))
     """
 
-    def __init__(
-        self, parts: list[Part], options: InputOptions, notes: list[str], stack: ExitStack, seen: Seen
-    ) -> None:
+    def __init__(self, *paths: str | Path, **options: Any) -> None:
+        from pdac_cli.files.features import opened_parts
+
+        given = InputOptions(paths=tuple(map(str, paths)), **options)
+        self._begin(*opened_parts(given), NOTHING_SEEN)
+
+    @classmethod
+    def of(cls, parts: list[Part], options: InputOptions, notes: list[str], stack: ExitStack, seen: Seen) -> Self:
+        """Return the set of files that are open."""
+        made = cls.__new__(cls)
+        made._begin(parts, options, notes, stack, seen)
+        return made
+
+    def _begin(self, parts: list[Part], options: InputOptions, notes: list[str], stack: ExitStack, seen: Seen) -> None:
         self._parts, self._options, self._stack = parts, options, stack
         self.n = sum(part.rows for part in parts)
         self.n_features = parts[0].n_features
@@ -95,6 +118,11 @@ class FeatureSet:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def options(self) -> InputOptions:
+        """How the files were opened."""
+        return self._options
 
     def close(self) -> None:
         """Let go of the files."""

@@ -15,8 +15,8 @@ from pdac_cli.files.formats.growing import growing_rows, open_first_rows
 from pdac_cli.files.formats.labels import Seen
 from pdac_cli.files.results.state import FilePosition
 from pdac_cli.options.shared import InputOptions
+from pdac_cli.pipeline.streaming import batches_of, rows_read_at_once
 
-_READ_BYTES = 1 << 24  # of features read at once
 _FIRST_ROWS = 256  # read to see what a file has
 
 
@@ -74,14 +74,9 @@ def batches(source: FeatureSet, start: int, rows: int, logits: bool = False) -> 
     Batch k holds those of the file's rows k·rows to (k + 1)·rows.  The cuts are a function of the file alone, so a
     stream that was stopped goes on with the same batches.
     """
-    at_once = rows * max(1, _READ_BYTES // (rows * source.n_features * source.dtype.itemsize))
-    for chunk in source.chunks(at_once, start=start, logits=logits):
-        number = chunk.ids // rows
-        for k in np.unique(number):
-            own = slice(*np.searchsorted(number, [k, k + 1]))
-            beside = None if chunk.logits is None else chunk.logits[own]
-            batch = Chunk(chunk.ids[own], chunk.h[own], chunk.y[own], beside)
-            yield batch, int(min(source.n, (k + 1) * rows))
+    at_once = rows_read_at_once(rows, source.n_features, source.dtype.itemsize)
+    for batch in batches_of(source.chunks(at_once, start=start, logits=logits), rows):
+        yield batch, int(min(source.n, (batch.ids[0] // rows + 1) * rows))
 
 
 def n_logits_of(source: FeatureSet, path: str, method: str) -> int | None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from pdac_cli.arrays import Array
 from pdac_cli.commands.stream.inputs import StreamClasses, StreamFile, batches, fingerprint_of_first, n_logits_of
 from pdac_cli.commands.stream.report import Reporter
 from pdac_cli.engine.stream.packed_arrays import NotPacked
@@ -22,6 +21,7 @@ from pdac_cli.files.formats.labels import Seen
 from pdac_cli.files.index.index_schema import Option
 from pdac_cli.files.results.state import FilePosition, State, check_options, damaged, read_state, write_state
 from pdac_cli.options.stream import StreamOptions
+from pdac_cli.pipeline.streaming import check_logit_columns
 from pdac_cli.pipeline.streaming import outcome_options as rule_options
 from pdac_cli.selection.streams.interface import StreamingMethod
 
@@ -128,7 +128,7 @@ class StreamRun:
             labels = self.classes.numbers(batch.y, source, file.path, first=not self.stream.rows)
             if batch.logits is not None:
                 renamed = source.names_are_labels or not np.array_equal(batch.y, labels)
-                _check_columns(batch.logits, labels, renamed, file)
+                check_logit_columns(batch.logits, labels, renamed, file.path)
             self.stream.take(file.source, batch.ids, batch.h, labels, batch.logits)
             self._note_position(file, stop, source.n)
             report.batch(self.stream)
@@ -202,20 +202,6 @@ def outcome_options(options: StreamOptions, method: StreamingMethod) -> dict[str
         "ignore-label": options.input.ignore_label,
         **({"no-labels": True} if options.input.no_labels else {}),
     }
-
-
-def _check_columns(logits: Array, labels: Array, renamed: bool, file: StreamFile) -> None:
-    """Refuse logits (n, K) whose columns are not the stream's labels (n,)."""
-    if labels.max() >= logits.shape[1]:
-        raise DataError(
-            f"{file.path}: 'logits' has {logits.shape[1]:,} columns and there is a label {labels.max():,}; "
-            "expected a column for every label from 0 on"
-        )
-    if renamed:
-        raise DataError(
-            f"{file.path}: its labels are names, or its classes are named in another order than the stream's, so that "
-            "the columns of 'logits' are not its classes; expected labels as numbers, alike in all files"
-        )
 
 
 def _unpacked(state: State, path: Path, options: StreamOptions, method: StreamingMethod) -> Stream:
