@@ -30,6 +30,7 @@ _LEAST_GAIN = 3.0  # nats over labels at random, below which features say nothin
 _LEAST_WEIGHT = 1e-12
 _SMALL = 64  # matrices that are inverted at once
 _LOWEST = -700.0  # log of the least r that is told from 0
+_SINGLE = 1e12  # squared lengths above which distances of single precision could overflow on the way
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class CommonGaussian:
         self.squares = np.einsum("cd,cd->c", self.means, self.means)
 
     def scores(self, u: Array) -> Array:
-        """Return log N(u; m_k, Σ) of every class, the distances' excess taken off: (n, D) -> (n, C), float64."""
+        """Return log N(u; m_k, Σ) of every class, the distances' excess taken off: (n, D) -> (n, C), u's precision."""
         return self._log_densities(self._distances(u), self.counts)
 
     def scores_without(self, u: Array, code: int) -> Array:
@@ -84,28 +85,41 @@ class CommonGaussian:
         the row is S − f v vᵀ/N; Sherman and Morrison give the distances under the changed Σ.
         """
         d, count = self._distances(u), float(self.counts[code])
-        own = d[:, code].copy()
+        own = d[:, code].astype(np.float64)
         f = count / (count - 1) if count > 1 else 1.0
         between = self.squares[code] + self.squares - 2 * (self.means @ self.means[code])
-        along = (own[:, None] + d - between) / 2  # vᵀ Σ⁻¹ (u − m_k)
+        along = d - between.astype(d.dtype)
+        along += own[:, None].astype(d.dtype)  # twice vᵀ Σ⁻¹ (u − m_k)
         c = np.minimum((1 - SHRINK) * f / self.total, (1 - 1e-6) / np.maximum(own, 1e-12))
-        d += (c / (1 - c * own))[:, None] * np.square(along)
+        along *= along
+        along *= (c / (1 - c * own) / 4)[:, None].astype(d.dtype)
+        d += along
         d[:, code] = f**2 * own / (1 - c * own)
         counts = self.counts.copy()
         counts[code] -= 1
         return self._log_densities(d, counts)
 
     def _distances(self, u: Array) -> Array:
-        """Return the squared distances from the means: (n, D) -> (n, C)."""
+        """Return the squared distances from the means: (n, D) -> (n, C).
+
+        In the precision of the rows: there is one for every row and class, and each is gone through several times.
+        """
         z = u @ self.whiten.T.astype(u.dtype)
-        cross = (z @ self.means.T.astype(u.dtype)).astype(np.float64)
-        d: Array = np.einsum("nd,nd->n", z, z, dtype=np.float64)[:, None] - 2 * cross + self.squares
-        return np.maximum(d, 0.0)
+        length = np.einsum("nd,nd->n", z, z, dtype=np.float64)
+        largest = max(float(length.max(initial=0.0)), float(self.squares.max(initial=0.0)))
+        d: Array = z @ self.means.T.astype(u.dtype)
+        d = d.astype(u.dtype if largest < _SINGLE else np.float64, copy=False)
+        d *= -2
+        d += self.squares.astype(d.dtype)
+        d += length[:, None].astype(d.dtype)
+        return np.maximum(d, 0.0, out=d)
 
     def _log_densities(self, d: Array, counts: Array) -> Array:
-        scores: Array = self.log_scale - 0.5 * (d - self.excess / np.maximum(counts, 1))
-        scores[:, self.counts == 0] = -np.inf
-        return scores
+        """Return the log-densities in place of the squared distances."""
+        d *= -0.5
+        d += (self.log_scale + 0.5 * self.excess / np.maximum(counts, 1)).astype(d.dtype)
+        d[:, self.counts == 0] = -np.inf
+        return d
 
 
 def _inverse_of_lower(factor: Array) -> Array:
@@ -235,12 +249,13 @@ def judge(scores: Array, codes: Array | int, counts: Array, calibration: Calibra
     ((1 − ε) + ε/C) r / ((1 − ε) r + ε/C).  A class's only row has nothing to be compared with, and counts as right.
     """
     rows, codes = np.arange(len(scores)), np.broadcast_to(codes, len(scores))
-    log_q = log_softmax(calibration.tau * scores)
-    log_r = log_q[rows, codes].copy()
-    log_q[rows, codes] = -np.inf
+    shifted = scores * scores.dtype.type(calibration.tau)
+    shifted -= shifted.max(axis=1, keepdims=True)
+    log_r = shifted[rows, codes] - np.log(np.exp(shifted).sum(axis=1), dtype=np.float64)
+    shifted[rows, codes] = -np.inf
     r, classes, epsilon = np.exp(np.maximum(log_r, _LOWEST)), int(np.count_nonzero(counts)), calibration.epsilon
     right = np.minimum((1 - epsilon + epsilon / classes) * r / ((1 - epsilon) * r + epsilon / classes), 1.0)
     alone = (counts[codes] < 2) | (classes < 2)
     log_r[alone], right[alone] = 0.0, 1.0
     weight = np.maximum(np.exp(log_r), _LEAST_WEIGHT)
-    return Judged(log_r, right, np.argmax(log_q, axis=1), scores[rows, codes], weight)
+    return Judged(log_r, right, np.argmax(shifted, axis=1), scores[rows, codes].astype(np.float64), weight)

@@ -168,8 +168,9 @@ class WeightedMoments:
         total = float(weight.sum())
         if total == 0:
             return
-        mean = (weight @ x.astype(np.float64)) / total
-        centred = x - mean
+        exact = x.astype(np.float64, copy=False)
+        mean = (weight @ exact) / total
+        centred = exact - mean
         largest = np.abs(centred).max(initial=0.0)
         if 1 / _SAFE < largest < _SAFE:
             centred = centred.astype(h.dtype, copy=False)
@@ -177,9 +178,12 @@ class WeightedMoments:
             centred *= np.sqrt(weight).astype(centred.dtype)[:, None]
             self.within += centred.T @ centred
             self.between += np.outer(mean * total, mean)
+        if (codes == codes[0]).all():  # as the rows of a pool are
+            self.sums[:, codes[0]] += mean * total
+            return
         order = np.argsort(codes, kind="stable")
         present, starts = np.unique(codes[order], return_index=True)
-        weighed = x[order].astype(np.float64) * weight[order, None]
+        weighed = exact[order] * weight[order, None]
         self.sums[:, present] += np.add.reduceat(weighed, starts, axis=0).T
 
     def standardised(self) -> tuple[Standardizer, Array, Array]:
