@@ -20,7 +20,7 @@ from pdac_cli.options.select import Allocation, SelectOptions
 from pdac_cli.pipeline.evaluation import Evaluator, Measures, evaluator
 from pdac_cli.pipeline.fitting import DensitySetup, device_of
 from pdac_cli.pipeline.row_access import open_input, report_unused_rows
-from pdac_cli.pipeline.selecting import choose
+from pdac_cli.pipeline.selecting import check_classes, choose
 from pdac_cli.pipeline.trained_head import train_on_source
 from pdac_cli.reports.table import Table
 from pdac_cli.selection.interface import Method, ProblemSize
@@ -193,6 +193,9 @@ def _methods(
     rate, methods = multiplications_a_second(), dict[str, Method]()
     columns = len(classes.labels)
     for name, method in (named or METHODS).items():
+        if method.needs_classes and options.input.no_labels:
+            check_classes(name, method, bool(named))
+            continue
         if method.needs_logits and not source.has_logits:
             if named:
                 raise DataError(

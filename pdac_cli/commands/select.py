@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
 
@@ -14,8 +14,9 @@ from pdac_cli.engine.plan import make_plan
 from pdac_cli.errors import DataError, UsageError
 from pdac_cli.files.index.index_file import format_text, index_suffix, read_index, write_index
 from pdac_cli.options.select import Printed, SelectOptions
+from pdac_cli.pipeline.clustering import clustered
 from pdac_cli.pipeline.row_access import open_input, report_unused_rows
-from pdac_cli.pipeline.selecting import Chosen, choose
+from pdac_cli.pipeline.selecting import Chosen, check_classes, choose
 from pdac_cli.reports.table import Table
 from pdac_cli.selection.methods import method_named
 from pdac_cli.storage.atomic import check_output
@@ -94,6 +95,8 @@ def run(options: SelectOptions) -> SelectSummary:
     console = Console.of(options.run)
     method = method_named(options.method)
     by_id = options.printed is Printed.IDS
+    if options.clusters:
+        options = replace(options, input=replace(options.input, no_labels=True))
     if options.output:
         _check_printed(options.output, index_suffix(options.output), by_id)
     before = read_index(options.buffer) if options.buffer else None
@@ -101,12 +104,16 @@ def run(options: SelectOptions) -> SelectSummary:
         if options.output:
             others = [path for path in (options.model, options.buffer) if path]
             check_output(options.output, [*source.paths, *others], options.run.force)
+        check_classes(options.method, method, options.input.no_labels and not options.clusters)
         if by_id and not source.has_ids:
             raise DataError(
                 f"{source.files[0]}: says nothing of what its rows are called; expected an array 'ids' beside the "
                 "features for --print ids; name yours with --ids-key"
             )
-        chosen = choose(source, before, options, method, make_plan(options.input, options.run), console)
+        rows = source
+        if options.clusters:
+            rows = clustered(source, options.clusters, options.density.normalize, options.seed, console)
+        chosen = choose(rows, before, options, method, make_plan(options.input, options.run), console)
         report_unused_rows(source, options.input, console)
         source.check_unchanged()
     if options.output:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,7 @@ from pdac_cli.errors import DataError
 from pdac_cli.files.fingerprint import fingerprint_of, fingerprint_rows, float_dtype, nonfinite_rows
 from pdac_cli.files.formats.ids import IdColumn, id_text
 from pdac_cli.files.formats.labels import NOTHING_SEEN, LabelColumn, Seen, find_coding, row_text
-from pdac_cli.files.formats.row_arrays import RowArray, take
+from pdac_cli.files.formats.row_arrays import MemoryArray, RowArray, take
 from pdac_cli.options.shared import InputOptions
 from pdac_cli.storage.reading import quote
 
@@ -160,8 +160,11 @@ class FeatureSet:
                 yield ids, y
         self.ignored = self.n - used
 
-    def read_rows(self, ids: Ids, *, logits: bool = False) -> Chunk:
-        """The rows of the given global ids (m,), in that order; duplicates allowed."""
+    def read_rows(self, ids: Ids, *, logits: bool = False, leave_out: bool = False) -> Chunk:
+        """The rows of the given global ids (m,), in that order; duplicates allowed.
+
+        leave_out: without those that are not finite, if the options say so.
+        """
         ids = np.asarray(ids, np.int64)
         outside = (ids < 0) | (ids >= self.n)
         if outside.any():
@@ -171,9 +174,9 @@ class FeatureSet:
             )
         chunk = self._read(ids, logits)
         bad = nonfinite_rows(chunk.h)
-        if bad.any():
+        if bad.any() and not (leave_out and self._options.drop_nonfinite):
             self._refuse_nonfinite(chunk, bad)
-        return chunk
+        return _keep(chunk, ~bad)
 
     def read_ids(self, ids: Ids) -> NDArray[Any]:
         """What the files' own ``ids`` arrays hold for the given global rows: (m,)."""
@@ -200,6 +203,16 @@ class FeatureSet:
         h = self._features(ids)
         names = self._gather(ids, lambda part, rows: part.labels.take(rows))
         return fingerprint_of(self.n, h, names)
+
+    def relabelled(self, labels: NDArray[Any]) -> Self:
+        """The same rows with labels (n,) that are in memory; closing one closes both."""
+        parts = [
+            replace(part, labels=LabelColumn(labels_in_memory(labels, part), part.path, "labels", part.start))
+            for part in self._parts
+        ]
+        other = type(self).of(parts, self._options, [], self._stack, NOTHING_SEEN)
+        other.notes, other.fingerprint = self.notes, self.fingerprint
+        return other
 
     def check_unchanged(self) -> None:
         """Refuse to go on with a file that was replaced or modified since it was opened."""
@@ -259,6 +272,11 @@ class FeatureSet:
             f"{part.path}: {quote(part.key)} has NaN or infinity in {row_text(row - part.start, part.start)}; "
             "expected finite numbers; leave such rows out with --drop-nonfinite"
         )
+
+
+def labels_in_memory(labels: NDArray[Any], part: Part) -> RowArray:
+    """The labels of a file's rows, of those of the whole set."""
+    return MemoryArray(labels[part.start : part.start + part.rows])
 
 
 def _all_alike(arrays: list[RowArray | None]) -> bool:

@@ -59,5 +59,9 @@ class CompareOptions(VerbOptions):
         super().__post_init__()
         if not self.methods or DRAWN in self.methods:
             self.draw.check(self.allocation)
+        require(
+            self.test is None or not self.input.no_labels,
+            "--test is given with --no-labels, and without labels there is no accuracy; leave one of them out",
+        )
         require(len(set(self.budgets)) == len(self.budgets), "--budget names a number twice; expected each once")
         require(len(set(self.methods)) == len(self.methods), "--methods names a method twice; expected each once")

@@ -116,6 +116,10 @@ class SelectOptions(VerbOptions):
         help="How many rows to keep.", panel=Panel.KEEP, flags=("--budget", "-n"), minimum=1,
         expected="at least 1 row to keep",
     )  # fmt: skip
+    clusters: int | None = option(
+        None, help="Without labels: part the rows by k-means into so many clusters, which are classes then.",
+        panel=Panel.INPUT, minimum=2,
+    )  # fmt: skip
     output: Path | None = option(
         None, help="Index file: .txt .npy .json .h5.", panel=Panel.OUTPUT, flags=("--output", "-o"),
         otherwise="print one row index a line",
@@ -158,6 +162,16 @@ class SelectOptions(VerbOptions):
         super().__post_init__()
         if self.method == DRAWN:
             self.draw.check(self.allocation)
+        labelled = self.input.labels is not None or self.input.labels_key is not None
+        require(
+            self.clusters is None or not labelled,
+            "--clusters is given with labels, whose place the clusters would take; expected one of them; "
+            "leave --labels and --labels-key out",
+        )
+        require(
+            self.clusters is None or self.model is None,
+            "--clusters is given with --model, whose classes are others; expected one of them; leave --model out",
+        )
 
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from pdac_cli.console import Console
 from pdac_cli.density.relative import CommonSpace
 from pdac_cli.engine.plan import Classes, Plan, count_classes
 from pdac_cli.engine.resources import one_blas_thread
-from pdac_cli.errors import DataError, ModelError
+from pdac_cli.errors import DataError, ModelError, UsageError
 from pdac_cli.files.featureset import FeatureSet
 from pdac_cli.files.index.index_file import Index, IndexSource, SuspectRows
 from pdac_cli.files.index.index_schema import Option
@@ -126,6 +126,16 @@ def _rows(
     return SourceRows(source, classes, columns, density, plan, console, method.squares_features)
 
 
+def check_classes(name: str, method: Method, one_class: bool) -> None:
+    """Refuse a method that tells classes apart where all rows are one class."""
+    if one_class and method.needs_classes:
+        raise UsageError(
+            f"--method {name} keeps the rows that tell classes apart, and with --no-labels there is one class; "
+            "expected a method that needs no classes, such as pdac, herding or facility; "
+            "or --clusters K in place of --no-labels, which makes classes"
+        )
+
+
 def _check_logits(source: Source, method: Method, options: SelectOptions) -> None:
     if method.needs_logits and not source.has_logits and not options.head:
         raise DataError(
@@ -212,6 +222,8 @@ def _stored_options(
         "allocation": allocation.value,
         "temperature": options.temperature,
         "eviction": options.eviction.value,
+        **({"clusters": options.clusters} if options.clusters else {}),
+        **({"no_labels": True} if options.input.no_labels and not options.clusters else {}),
         **options.own.of(options.method),
         **({f"density.{name}": value for name, value in asdict(options.density).items()} if fitted else {}),
     }

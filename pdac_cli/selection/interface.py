@@ -241,6 +241,7 @@ class Method:
     work: Callable[[ProblemSize], float]  # multiplications, about
     needs_density: bool = False
     needs_logits: bool = False
+    needs_classes: bool = False  # judges rows by telling classes apart: nothing to do where there is one
     needs_features: bool = True  # False: labels and what stands above do
     squares_features: bool = False  # keeps D × D numbers, so it is given fewer directions where features are many
     takes_inputs: bool = False  # is as well defined on raw inputs, as one original is

@@ -155,4 +155,6 @@ def _work(size: ProblemSize) -> float:
     return size.n_features * (size.n * size.n_features + size.m * (3 * size.n_features + 4 * candidates))
 
 
-LEAST_ERROR = Method(least_error, Allocation.BALANCED, Evict.ORDER, _work, random=False, squares_features=True)
+LEAST_ERROR = Method(
+    least_error, Allocation.BALANCED, Evict.ORDER, _work, random=False, squares_features=True, needs_classes=True
+)

@@ -97,8 +97,22 @@ def _fit(size: ProblemSize) -> float:
 
 UNIFORM = Method(uniform, Allocation.PER_CLASS, Evict.RANDOM, _one_pass, needs_features=False, is_reference=True)
 HARDEST = Method(
-    hardest, Allocation.JOINT, Evict.SCORE, _one_pass, needs_logits=True, needs_features=False, random=False
+    hardest,
+    Allocation.JOINT,
+    Evict.SCORE,
+    _one_pass,
+    needs_logits=True,
+    needs_features=False,
+    random=False,
+    needs_classes=True,
 )
 HIGHEST_PROB = Method(
-    highest_prob, Allocation.JOINT, Evict.SCORE, _one_pass, needs_logits=True, needs_features=False, random=False
+    highest_prob,
+    Allocation.JOINT,
+    Evict.SCORE,
+    _one_pass,
+    needs_logits=True,
+    needs_features=False,
+    random=False,
+    needs_classes=True,
 )

@@ -107,3 +107,9 @@ def test_rows_without_labels_are_one_class(pdac, named, tmp_path):
             pdac("select", path, "--no-labels", *command).rows == pdac("select", tmp_path / "zeros.h5", *command).rows
         )
     assert pdac("fit", path, "--no-labels", "--dim", "2", "-o", tmp_path / "m.h5", "-q").code == 0
+
+
+def test_a_stream_by_logits_needs_labels(pdac, named, tmp_path):
+    result = pdac("stream", named()[0], "--no-labels", "-n", "5", "--method", "gss", "-o", tmp_path / "b.json")
+    assert result.code == 2
+    assert "--method gss compares what the logits say with the labels" in result.err

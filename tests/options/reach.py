@@ -54,7 +54,16 @@ REACH = {
             (["--units", "absolute"], "density.units", Units.ABSOLUTE),
         ],
     ),
-    "select": (["f.h5", "-n", "5"], [*INPUT, *DRAW, *OWN, (["--eviction", "relative"], "eviction", Eviction.RELATIVE)]),
+    "select": (
+        ["f.h5", "-n", "5"],
+        [
+            (["--clusters", "9"], "clusters", 9),
+            *INPUT,
+            *DRAW,
+            *OWN,
+            (["--eviction", "relative"], "eviction", Eviction.RELATIVE),
+        ],
+    ),
     "compare": (
         ["f.h5", "--budget", "5,9"],
         [

@@ -115,6 +115,11 @@ def _run(options: StreamOptions, method: StreamingMethod, console: Console) -> S
 def _check_usage(options: StreamOptions, method: StreamingMethod) -> None:
     index_suffix(options.output)
     check_has_no_network(options, method)
+    if options.input.no_labels and method.needs_logits:
+        raise UsageError(
+            f"--method {options.method.value} compares what the logits say with the labels, and with --no-labels there "
+            "are none; expected another method, such as spdac"
+        )
     if options.model is not None and not method.needs_density:
         raise UsageError(
             f"--model is given with --method {options.method.value}, which has no density of each class; "

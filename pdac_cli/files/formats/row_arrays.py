@@ -176,6 +176,17 @@ class PackedArray:
         return np.frombuffer(data, self.dtype).reshape(stop - start, *self.shape[1:]).copy()
 
 
+class MemoryArray:
+    """An array in memory."""
+
+    def __init__(self, values: NDArray[Any]) -> None:
+        self._values, self.shape, self.dtype, self.step = values, values.shape, values.dtype, 1 << 12
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows start to stop, (stop − start, …)."""
+        return self._values[start:stop].copy()
+
+
 class Header:
     """What an ``.npy`` file says of itself: shape, dtype, order, and the header's own size in bytes."""
 

@@ -164,4 +164,4 @@ def _work(size: ProblemSize) -> float:
     return 2 * _TRAINING * size.n * size.n_features * size.n_logits * NARROW_COST  # as paper five times that
 
 
-BCSR = Method(bcsr, Allocation.BALANCED, Evict.SCORE, _work)
+BCSR = Method(bcsr, Allocation.BALANCED, Evict.SCORE, _work, needs_classes=True)

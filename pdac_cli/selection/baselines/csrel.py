@@ -81,4 +81,4 @@ def _work(size: ProblemSize) -> float:
     return (2 * REFERENCE_STEPS + rounds) * size.n * size.n_features * size.n_logits * NARROW_COST
 
 
-CSREL = Method(csrel, Allocation.BALANCED, Evict.ORDER, _work, random=False)
+CSREL = Method(csrel, Allocation.BALANCED, Evict.ORDER, _work, random=False, needs_classes=True)

@@ -114,4 +114,4 @@ def _work(size: ProblemSize) -> float:
     return product_a_row(size) + size.pools * m**4 / 8
 
 
-GCR = Method(gcr, Allocation.PER_CLASS, Evict.ORDER, _work, needs_logits=True, random=False)
+GCR = Method(gcr, Allocation.PER_CLASS, Evict.ORDER, _work, needs_logits=True, random=False, needs_classes=True)

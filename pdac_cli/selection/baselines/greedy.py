@@ -152,4 +152,4 @@ def _work(size: ProblemSize) -> float:
     return size.m * size.n_features * size.n_logits * (2 * size.n + 150 * size.m) * NARROW_COST
 
 
-GREEDY = Method(greedy, Allocation.JOINT, Evict.ORDER, _work)
+GREEDY = Method(greedy, Allocation.JOINT, Evict.ORDER, _work, needs_classes=True)

@@ -128,4 +128,4 @@ def _work(size: ProblemSize) -> float:
     return BATCH * size.n * (size.n_features + size.n_logits) * 2
 
 
-OCS = Method(ocs, Allocation.BALANCED, Evict.SCORE, _work, needs_logits=True, uses_stored=True)
+OCS = Method(ocs, Allocation.BALANCED, Evict.SCORE, _work, needs_logits=True, uses_stored=True, needs_classes=True)

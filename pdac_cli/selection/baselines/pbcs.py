@@ -76,4 +76,4 @@ def _work(size: ProblemSize) -> float:
     return OUTER * MASKS * (2 * INNER * size.m + size.n) * size.n_features * size.n_logits * NARROW_COST
 
 
-PBCS = Method(pbcs, Allocation.JOINT, Evict.SCORE, _work)
+PBCS = Method(pbcs, Allocation.JOINT, Evict.SCORE, _work, needs_classes=True)
