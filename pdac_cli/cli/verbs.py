@@ -81,7 +81,7 @@ VERBS: Mapping[str, Verb] = {
         Verb(
             "compare",
             CompareOptions,
-            "compare",
+            "compare.command",
             "Select by many methods from one feature file and measure what each keeps: a table on standard output.",
             is_table=True,
         ),

@@ -95,7 +95,13 @@ def write_figure(stem: Path, panels: Sequence[PlotPanel], columns: int) -> list[
     return paths
 
 
-def _rendered(panels: Sequence[PlotPanel], columns: int) -> Iterator[bytes]:
+def write_plot(path: Path, panel: PlotPanel, force: bool) -> None:
+    """Write one panel as one file, in the format of its name."""
+    (data,) = _rendered([panel], 1, (path.suffix.lower().removeprefix("."),))
+    write_bytes(path, data, force)
+
+
+def _rendered(panels: Sequence[PlotPanel], columns: int, formats: Sequence[str] = FORMATS) -> Iterator[bytes]:
     rows = -(-len(panels) // columns)
     with _canvas() as new_figure:
         figure = new_figure(figsize=(_PANEL[0] * columns, _PANEL[1] * rows), layout="constrained")
@@ -106,7 +112,7 @@ def _rendered(panels: Sequence[PlotPanel], columns: int) -> Iterator[bytes]:
             axes.grid(alpha=0.3)
         for axes in grid[len(panels) :]:
             axes.set_axis_off()
-        for kind in FORMATS:
+        for kind in formats:
             stream = io.BytesIO()
             figure.savefig(stream, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
             yield stream.getvalue()

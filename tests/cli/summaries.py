@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from pdac_cli.commands.compare import CompareSummary
+from pdac_cli.commands.compare.command import CompareSummary
+from pdac_cli.commands.compare.curve import CurveSummary
 from pdac_cli.commands.experiment import PresetList
 from pdac_cli.commands.experiment.estimate import PlanSummary
 from pdac_cli.commands.experiment.report import ExperimentSummary
@@ -23,8 +24,8 @@ from pdac_cli.commands.valex.report import ValexSummary
 from pdac_cli.commands.verify.command import VerifySummary
 
 SUMMARIES = (
-    CompareSummary, Comparison, ExperimentSummary, ExtractSummary, FitSummary, InspectSummary, MergeSummary,
-    PlanSummary, PresetList, SelectSummary, StreamSummary, TrainSummary, ValexSummary, VerifySummary,
+    CompareSummary, Comparison, CurveSummary, ExperimentSummary, ExtractSummary, FitSummary, InspectSummary,
+    MergeSummary, PlanSummary, PresetList, SelectSummary, StreamSummary, TrainSummary, ValexSummary, VerifySummary,
 )  # fmt: skip
 _KINDS = {bool: "boolean", int: "number", float: "number", str: "text", Any: "any"}
 

@@ -38,7 +38,7 @@ def test_what_is_not_given_is_not_said_to_be(handed, verb):
     given = handed(verb.name, *base, "-q").given
     required = {one.name for one in verb.declared() if one.about.required}
     arguments = {one.name for one in verb.declared() if one.about.argument}
-    assert required | {"quiet"} <= given <= required | arguments | {"quiet", "checkpoint"}
+    assert required | {"quiet"} <= given <= required | arguments | {"quiet", "checkpoint", "budgets"}
 
 
 def test_data_is_given_by_its_place_or_by_a_flag(handed, pdac):

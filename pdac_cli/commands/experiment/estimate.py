@@ -101,7 +101,7 @@ def _estimator(definition: Definition, device: str) -> Callable[[Unit], float]:
 
     @cache
     def rate() -> float:
-        from pdac_cli.commands.compare import multiplications_a_second
+        from pdac_cli.commands.compare.opened import multiplications_a_second
 
         return multiplications_a_second()
 

@@ -17,7 +17,8 @@ from pdac_cli.files.results.runs import read_json
 from pdac_cli.metrics import learned, paired_difference
 from pdac_cli.options.heads import Classifier
 
-_ACCURACY = "accuracy"  # where there is something to test on
+_ACCURACY = "accuracy"
+_NOT_ALWAYS = (_ACCURACY, "mean_distance", "suspects")  # something to test on; runs of earlier versions lack the rest
 
 Measures = Mapping[str, float]
 Point = dict[str, Any]  # a value of a curve over EM steps
@@ -158,7 +159,7 @@ def _measures(run: Run, steps: Sequence[int]) -> dict[str, float]:
     if run.command == STORAGE:
         return {name: _number(found, name, run) for name in MEASURES[STORAGE]}
     if run.command == COMPARE:
-        named = [name for name in MEASURES[COMPARE] if found.get(name) is not None or name != _ACCURACY]
+        named = [name for name in MEASURES[COMPARE] if found.get(name) is not None or name not in _NOT_ALWAYS]
         return {name: _number(found, name, run) * (100 if name == _ACCURACY else 1) for name in named}
     listed = found.get("results")
     first = listed[0] if isinstance(listed, list) and listed else None

@@ -94,7 +94,7 @@ def run_chunk(chunk: Sequence[Unit], place: Place, done: Callable[[Unit], None] 
 
 def _compare(chunk: Sequence[Unit], place: Place, console: Console, done: Callable[[Unit], None] | None) -> None:
     """Open a feature file once for all selections from it."""
-    from pdac_cli.commands.compare import open_comparison
+    from pdac_cli.commands.compare.opened import open_comparison
 
     options = chunk[0].compare_options(place.run)
     methods = tuple(dict.fromkeys(unit.options[METHOD] for unit in chunk))

@@ -30,7 +30,7 @@ TRIAL_HEADS = (LINEAR, *(kind.value for kind in Classifier))
 ROWS = "rows"  # a class: the axis that a head-to-head makes of the budgets of one trial
 MEASURES: Mapping[str, tuple[str, ...]] = {
     TRAIN: ("acc", "fm", "s", f"{LIKELIHOOD}@STEP", *SECONDS[:3]),
-    COMPARE: ("accuracy", "coverage", "mean_log_density", "radius", SECONDS[3]),
+    COMPARE: ("accuracy", "coverage", "mean_log_density", "radius", SECONDS[3], "mean_distance", "suspects"),
     STORAGE: ("model_mib",),
     HEADS: (*TRIAL_HEADS, "kept", *SECONDS[3:]),
 }
@@ -65,7 +65,7 @@ _OWN = ("data", "test", "output", "compare", "presets", "methods", "reference", 
         "learning", "draw", "density", "settings", "own", "run", "given")  # fmt: skip
 RUN = {**_hints(TrainOptions, _OWN), "preset": Preset | None}
 _NOT_CHOICE = ("given", "input", "budgets", "methods", "seeds", "seed", "test", "output", "limit", "draw", "density",
-               "run")  # fmt: skip
+               "run", "curve", "per_class", "classifier", "reach", "plot")  # fmt: skip
 CHOICE = {"budget": int, **_hints(CompareOptions, _NOT_CHOICE)}
 TRIAL = _hints(TrialOptions, ())
 OPTIONS: Mapping[str, Mapping[str, Hint]] = {

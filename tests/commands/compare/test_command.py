@@ -31,7 +31,18 @@ def test_a_table_of_every_method_and_budget(pdac, files):
     assert result.code == 0, result.err
     head, columns, *lines = result.out.splitlines()
     assert head == "240 rows x 8, 3 classes"
-    assert columns.split() == ["method", "budget", "runs", "seconds", "classes", "log-density", "radius"]
+    assert columns.split() == [
+        "method",
+        "budget",
+        "runs",
+        "seconds",
+        "classes",
+        "log-density",
+        "radius",
+        "mean",
+        "off",
+        "suspect",
+    ]
     assert [line.split()[:3] for line in lines] == [
         [name, budget, "1" if name in ("kcenter", "herding") else "2"]
         for budget in ("12", "20")
@@ -57,6 +68,14 @@ def test_every_number_is_its_definition(pdac, files, tmp_path):
     head = LogisticRegression(max_iter=200).fit((h[rows] - mean) / std, y[rows])
     assert line["accuracy"] == pytest.approx(head.score((g - mean) / std, z), abs=0.012)
     assert found["test_rows"] == 90
+    apart = [h[[r for r in rows if y[r] == c]].mean(axis=0) - h[y == c].mean(axis=0) for c in set(y[rows].tolist())]
+    spread = [np.square(h[y == c] - h[y == c].mean(axis=0)).sum(axis=1).mean() for c in set(y[rows].tolist())]
+    off = np.mean([a @ a / s for a, s in zip(apart, spread, strict=True)])
+    assert line["mean_distance"] == pytest.approx(off, rel=1e-6)
+    pdac("select", train, "--budget", 15, "-o", tmp_path / "suspects.h5")
+    with h5py.File(tmp_path / "suspects.h5") as index:
+        suspects = set(index["suspects/row"][:].tolist())
+    assert line["suspects"] == pytest.approx(len(suspects & set(rows)) / 15)
     # every row at the same density as pdac's own index says
     pdac("select", train, "--budget", 240, "--dim", 3, "--density", "class", "-o", tmp_path / "all.h5")
     with h5py.File(tmp_path / "all.h5") as index:

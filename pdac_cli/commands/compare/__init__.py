@@ -1,0 +1,1 @@
+"""``pdac compare``: selection methods side by side."""
