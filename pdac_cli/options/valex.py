@@ -65,6 +65,10 @@ class ValexOptions(VerbOptions):
     rows: int = option(
         100_000, help="Rows to draw from, and as many to test on.", panel=Panel.TASKS, minimum=1000
     )  # fmt: skip
+    grid: bool = option(
+        False, help="Instead: C2 by batch (32, 256, full), floor (1e-6, 1e-4, 1e-2) and start of the estimate.",
+        panel=Panel.TASKS,
+    )  # fmt: skip
     network: NetworkOptions = group(NetworkOptions)
     density: DensityOptions = field(default_factory=lambda: DensityOptions(dim=5, components=3))
     seed: int = seed_option()

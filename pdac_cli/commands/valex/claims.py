@@ -73,11 +73,11 @@ def c1_claims(measured: Measured, probability: Array) -> list[Claim]:
     """
     bins = bins_of(measured, probability)
     claims = [
-        _claim(f"C1: bin {b.number} below bin {a.number}", measured.size, paired_difference(b.groups, a.groups))
+        claim_of(f"C1: bin {b.number} below bin {a.number}", measured.size, paired_difference(b.groups, a.groups))
         for a, b in pairwise(bins)
     ]
-    correlations = np.array([_rank_correlation(probability, row) for row in measured.group_variance])
-    return [*claims, _claim("C1: rank correlation", measured.size, mean_interval(correlations))]
+    correlations = np.array([rank_correlation(probability, row) for row in measured.group_variance])
+    return [*claims, claim_of("C1: rank correlation", measured.size, mean_interval(correlations))]
 
 
 def same_cell_claims(trials: Trials, probability: Mapping[Strategy, Array], size: int) -> list[Claim]:
@@ -90,15 +90,15 @@ def same_cell_claims(trials: Trials, probability: Mapping[Strategy, Array], size
     change = other.group_variance - uniform.group_variance  # (groups, cells)
     raised = probability[Strategy.DENSITY] > probability[Strategy.UNIFORM]
     return [
-        _claim("C1, same cell: p_i raised", size, mean_interval(change[:, raised].mean(axis=1))),
-        _claim("C1, same cell: p_i lowered", size, mean_interval(-change[:, ~raised].mean(axis=1))),
+        claim_of("C1, same cell: p_i raised", size, mean_interval(change[:, raised].mean(axis=1))),
+        claim_of("C1, same cell: p_i lowered", size, mean_interval(-change[:, ~raised].mean(axis=1))),
     ]
 
 
 def c2_claims(trials: Trials, size: int) -> list[Claim]:
     """Hold C2 against the trials: differences of the error, paired by trial."""
     return [
-        _claim(name_of(first, second), size, paired_difference(trials[first, size].mse, trials[second, size].mse))
+        claim_of(name_of(first, second), size, paired_difference(trials[first, size].mse, trials[second, size].mse))
         for first, second in ORDER
     ]
 
@@ -108,12 +108,14 @@ def name_of(first: Strategy, second: Strategy) -> str:
     return f"C2: {first.value} < {second.value}"
 
 
-def _claim(name: str, size: int, found: Difference) -> Claim:
+def claim_of(name: str, size: int, found: Difference) -> Claim:
+    """Return a claim by a difference that is below 0 where it holds."""
     low, high = (found.mean if bound is None else bound for bound in (found.low, found.high))
     return Claim(name, size, found.mean, low, high)
 
 
-def _rank_correlation(a: Array, b: Array) -> float:
+def rank_correlation(a: Array, b: Array) -> float:
+    """Return Spearman's: (n,), (n,)."""
     from scipy.stats import spearmanr
 
     return float(spearmanr(a, b).statistic)

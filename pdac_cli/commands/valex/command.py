@@ -12,6 +12,7 @@ import numpy as np
 
 from pdac_cli.arrays import Array, Tick
 from pdac_cli.commands.valex.claims import Claim, bins_of, c1_claims, c2_claims, same_cell_claims
+from pdac_cli.commands.valex.grid import GridSummary, run_grid
 from pdac_cli.commands.valex.report import ValexSummary, bin_rows, claim_rows, lines_of, write_files
 from pdac_cli.commands.valex.trials import Measured, World, log_weights, measure, new_world, rankings
 from pdac_cli.console import Console
@@ -24,8 +25,10 @@ from pdac_cli.storage.folders import new_folder
 Key = tuple[Strategy, int]
 
 
-def run(options: ValexOptions) -> ValexSummary:
+def run(options: ValexOptions) -> ValexSummary | GridSummary:
     """Train every trial of every strategy and buffer size, and hold the paper's claims against them."""
+    if options.grid:
+        return run_grid(options)
     start = time.perf_counter()
     console = Console.of(options.run)
     new_folder(options.output, options.run.force)

@@ -88,7 +88,7 @@ class ValexSummary:
         for size in dict.fromkeys(line.size for line in self.lines):
             mine = {line.strategy: line for line in self.lines if line.size == size}
             rows.append([f"{size:,}", *(_error(mine[name]) if name in mine else "" for name in strategies)])
-        return Table.of(["N", *map(_shown, strategies)], rows, left=["N"]).text()
+        return Table.of(["N", *map(shown, strategies)], rows, left=["N"]).text()
 
     def _c2(self) -> str:
         names = [name_of(first, second) for first, second in ORDER]
@@ -102,7 +102,7 @@ class ValexSummary:
         found = {(claim["claim"], claim["size"]): claim for claim in self.claims}
         rows = []
         for size in dict.fromkeys(claim["size"] for claim in self.claims if claim["claim"] == names[0]):
-            rows.append([f"{size:,}", *(_claim(found[name, size]) for name in names)])
+            rows.append([f"{size:,}", *(difference_text(found[name, size]) for name in names)])
         return Table.of(["N", *heads], rows, left=["N"]).text()
 
     def _c1(self) -> str:
@@ -111,7 +111,7 @@ class ValexSummary:
         for size, claim in ranks.items():
             means = {int(found["bin"]): found["mean"] for found in self.bins if found["size"] == size}
             cells = [f"{means[k]:.4f}" if k in means else "" for k in range(1, 6)]
-            rows.append([f"{size:,}", *cells, _claim(claim)])
+            rows.append([f"{size:,}", *cells, difference_text(claim)])
         columns = ["N", *(f"bin {k}" for k in range(1, 6)), "rank correlation"]
         return Table.of(columns, rows, left=["N"]).text()
 
@@ -140,11 +140,11 @@ def write_files(summary: ValexSummary, trials: Trials, bins: Sequence[Bin], cell
          "accuracy": trials[strategy, size].accuracy[k], "density": trials[strategy, size].density[k]}
         for strategy, size, k in keys
     ]  # fmt: skip
-    _write_csv(folder / "c2.csv", [asdict(line) for line in summary.lines])
-    _write_csv(folder / "c2-trials.csv", each)
-    _write_csv(folder / "c1.csv", summary.bins)
-    _write_csv(folder / "claims.csv", summary.claims)
-    _write_csv(
+    write_csv(folder / "c2.csv", [asdict(line) for line in summary.lines])
+    write_csv(folder / "c2-trials.csv", each)
+    write_csv(folder / "c1.csv", summary.bins)
+    write_csv(folder / "claims.csv", summary.claims)
+    write_csv(
         folder / "c1-cells.csv",
         [
             {"size": size, "cell": k, "p": float(p), "variance": float(v)}
@@ -195,7 +195,7 @@ def _draw_c2(folder: Path, lines: Sequence[Line]) -> None:
     strategies = list(dict.fromkeys(line.strategy for line in lines))
     sizes = list(dict.fromkeys(line.size for line in lines))
     panels = [
-        plots.curves(title, "N", label, {_shown(s): curve(s, name) for s in strategies}, log_x=True, log_y=log)
+        plots.curves(title, "N", label, {shown(s): curve(s, name) for s in strategies}, log_x=True, log_y=log)
         for title, label, name, log in (
             ("C2: error", "MSE to the Bayes posterior", "mse", True),
             ("accuracy", "accuracy", "accuracy", False),
@@ -204,12 +204,13 @@ def _draw_c2(folder: Path, lines: Sequence[Line]) -> None:
         )
     ]
     by = {(line.strategy, line.size): line.density for line in lines}
-    heights = {_shown(s): [by.get((s, size), 0.0) for size in sizes] for s in strategies}
+    heights = {shown(s): [by.get((s, size), 0.0) for size in sizes] for s in strategies}
     panels.append(plots.bars("density of the buffer", "N", "mean p(z)", [f"{size:,}" for size in sizes], heights))
     plots.write_figure(folder / "c2", panels, 3)
 
 
-def _shown(strategy: str) -> str:
+def shown(strategy: str) -> str:
+    """Return what a strategy is called in tables."""
     return strategy if strategy == Strategy.UNIFORM else f"∝ {strategy}"
 
 
@@ -218,11 +219,13 @@ def _error(line: Line) -> str:
     return f"{line.mse:.4f} ± {half:.4f}, {100 * line.accuracy:.1f} %"
 
 
-def _claim(claim: Mapping[str, Any]) -> str:
+def difference_text(claim: Mapping[str, Any]) -> str:
+    """Return whether a claim holds, and its difference, for people."""
     half = (claim["high"] - claim["low"]) / 2
     mark = "yes" if claim["verdict"] == HOLDS else "no" if claim["low"] > 0 else "open"
     return f"{mark}, {claim['mean']:+.4f} ± {half:.4f}"
 
 
-def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write a table."""
     write_bytes(path, Table.of_records(rows).csv().encode(), force=True)

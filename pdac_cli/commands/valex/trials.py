@@ -66,7 +66,7 @@ def log_weights(strategy: Strategy, world: World, tick: Tick, console: Console) 
     if strategy is Strategy.UNIFORM:
         return np.zeros(len(world.train.y))
     if strategy is Strategy.ESTIMATE:
-        return _estimated(world, tick, console)
+        return estimated(world.options, features_of_all(world, tick), world.train.y, console)
     sign = 1.0 if strategy is Strategy.DENSITY else -1.0
     return sign * log_density(world.train)
 
@@ -117,18 +117,22 @@ def _new_stack(options: ValexOptions, trials: int, first: int = 0) -> Stack:
     return Stack.begin((2, hidden, hidden, CLASSES), draws)
 
 
-def _estimated(world: World, tick: Tick, console: Console) -> Array:
-    """Return log p̂(z), Eq. (9), on the features of a network trained on all rows, which is not part of any trial."""
+def features_of_all(world: World, tick: Tick) -> Array:
+    """Return the features of all rows by a network trained on them, which is not part of any trial: (n, D)."""
     options, train = world.options, world.train
     stack = _new_stack(options, 1, first=options.trials)
     order = generator(options.seed, Purpose.BATCHES, options.trials)
     learn(stack, train.x[None], train.y[None], [order], options.network, tick)
-    h = np.concatenate([part[0] for _, part in stack.chunks(train.x, stack.features)])
-    source, unread = MemorySource(h, train.y), InputOptions()
+    return np.concatenate([part[0] for _, part in stack.chunks(train.x, stack.features)])
+
+
+def estimated(options: ValexOptions, h: Array, y: Array, console: Console) -> Array:
+    """Return log p̂(z), Eq. (9), of rows by their features h (n, D) and labels y (n,): (n,)."""
+    source, unread = MemorySource(h, y), InputOptions()
     plan = make_plan(unread, options.run)
     classes = count_classes(source, plan, unread)
     setup = DensitySetup(options.density, options.seed, device_of(options.run))
-    log_p = np.empty(len(train.y))
+    log_p = np.empty(len(y))
     for some in scored_rows(source, classes, setup, plan, console):
         log_p[some.ids] = some.log_p
     return log_p

@@ -141,3 +141,23 @@ def test_a_folder_with_files_is_kept_unless_forced(pdac, tmp_path):
     assert (tmp_path / "notes.txt").read_text() == "mine"
     (tmp_path / "file").touch()
     assert pdac("valex", "-o", tmp_path / "file", *SMALL).code == 5
+
+
+def test_the_grid_has_every_choice_and_agrees_with_the_plain_run_where_they_meet(pdac, tmp_path):
+    """Batches of 32, the floor 1e-6 and the scaled start are those of the plain run, to the digit."""
+    for name, more in (("plain", ()), ("grid", ("--grid",))):
+        assert pdac("valex", "-o", tmp_path / name, *SMALL, *more, "--quiet").code == 0
+    with (tmp_path / "grid" / "grid.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 3 * 2 * (2 + 2 * 3 * 2)  # batches x sizes x (two claims, and two of each floor and start)
+    with (tmp_path / "plain" / "claims.csv").open() as file:
+        plain = {(row["claim"], row["size"]): row["mean"] for row in csv.DictReader(file)}
+    same = [
+        row for row in rows if row["batch"] == "32" and row["floor"] in ("", "1e-06") and row["start"] in ("", "scaled")
+    ]
+    assert len(same) == 2 * 4
+    for row in same:
+        assert float(row["mean"]) == pytest.approx(float(plain[row["claim"], row["size"]]), abs=1e-12)
+    full = [row for row in rows if row["batch"] == "full" and row["claim"] == "C2: p < uniform" and row["size"] == "10"]
+    small = [row for row in rows if row["batch"] == "32" and row["claim"] == "C2: p < uniform" and row["size"] == "10"]
+    assert full[0]["mean"] == small[0]["mean"]  # ten rows are one batch either way
