@@ -97,6 +97,8 @@ def learn(learner: Learner, tasks: Sequence[Task], memory: Memory, schedule: Sch
                         save()
                         raise stopped(task, epoch)
             progress.losses[-1].append(_mean_loss(total, len(bounds) - 1))
+            with progress.stage("selection"):
+                memory.end_epoch(task, epoch + 1, _timed(learner.outputs, progress))
             progress.epoch, progress.step, progress.loss = epoch + 1, 0, 0.0
             asked = learner.ranks.agreed(supervisor.stopping())
             if asked or time.monotonic() - saved > _SAVE_SECONDS:

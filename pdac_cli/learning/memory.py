@@ -55,6 +55,9 @@ class Memory(Protocol):
         `outputs` is what the network makes of any rows now, after the step.
         """
 
+    def end_epoch(self, task: Task, epoch: int, outputs: Look) -> None:
+        """Be told that a task's epoch, from 1, is over."""
+
     def end_task(self, task: Task, outputs: Look) -> None:
         """Choose what to keep after a task."""
 

@@ -165,6 +165,10 @@ class TrainOptions(VerbOptions):
         KmeansOf.FEATURES, help="kmeans on images: compare the network's features, or the images themselves.",
         panel=Panel.KEEP,
     )  # fmt: skip
+    probe: bool = option(
+        False, help="Offline: record after epochs 1, 2, 4, 10, 20, … how densities go with the network's margins.",
+        panel=Panel.OUTPUT,
+    )  # fmt: skip
     rescore: bool = option(
         False, help="Score stored rows anew with the current network before eviction.", panel=Panel.KEEP
     )
@@ -208,6 +212,7 @@ class TrainOptions(VerbOptions):
         require(len(protocols) <= 1, f"--preset names {found}; expected one data set's protocol")
         offline = self.setting is Setting.OFFLINE
         require(not self.rescore or offline, "--rescore is for --setting offline; a stream scores rows as they come")
+        require(not self.probe or offline, "--probe is for --setting offline; leave it out")
         several = self.setting is Setting.RELAXED or "feed" not in self.given
         require(several, f"--feed is given with --setting {self.setting}; expected --setting relaxed with it")
         scored = self.draw.density_kind is DensityKind.CLASS

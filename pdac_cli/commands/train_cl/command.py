@@ -203,7 +203,9 @@ def _memory(
         )  # fmt: skip
         plan = make_plan(select.input, select.run)
         of_inputs = options.kmeans_of is KmeansOf.INPUTS
-        return ChosenMemory(samples, place, ranks.shared, ranks.first, select, method, plan, options.rescore, of_inputs)
+        return ChosenMemory(
+            samples, place, ranks.shared, ranks.first, select, method, plan, options.rescore, of_inputs, options.probe
+        )
     density = StreamDensity(
         dim=options.density.dim, components=options.density.components, ridge=options.density.ridge,
         units=options.density.units, beta=options.beta, step_rows=options.step_rows, updates=options.updates,

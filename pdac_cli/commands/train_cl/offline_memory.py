@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pdac_cli.arrays import Array
+from pdac_cli.commands.train_cl.probe import EPOCHS, margins, probe
 from pdac_cli.console import Silent
 from pdac_cli.density.common_rows import unit_rows
 from pdac_cli.density.model import Scorer
@@ -17,7 +18,7 @@ from pdac_cli.engine.plan import Plan, count_classes
 from pdac_cli.engine.sources import MemorySource
 from pdac_cli.files.index.index_file import Index, read_index, write_index
 from pdac_cli.files.results.model import StoredModel, read_model, write_model
-from pdac_cli.files.results.runs import SeedFolder
+from pdac_cli.files.results.runs import SeedFolder, write_json
 from pdac_cli.learning.data.samples import Samples
 from pdac_cli.learning.data.tasks import Task
 from pdac_cli.learning.memory import NOTHING, Memory, Stored
@@ -81,6 +82,7 @@ class ChosenMemory(RunMemory):
     plan: Plan
     rescore: bool
     of_inputs: bool = False  # methods that are defined on raw inputs, too, get these
+    probing: bool = False
     console: Silent = field(default_factory=Silent)
     index: Index | None = None
     streams: bool = False
@@ -99,9 +101,18 @@ class ChosenMemory(RunMemory):
     def offer(self, task: Task, epoch: int, rows: Array, h: Array | None, score: Array | None, outputs: Look) -> None:
         """Take no notice: rows are chosen after the task."""
 
+    def end_epoch(self, task: Task, epoch: int, outputs: Look) -> None:
+        """Look how densities and margins go together, where that is asked for."""
+        if self.probing and epoch in EPOCHS:
+            source, logits = self._source(task, outputs, looking=True), outputs(task.train)[1]
+            found = margins(logits, self.samples.y.cpu().numpy()[task.train])
+            rows = probe(task.number, epoch, source, found, self.options, self.plan)
+            if self.first:
+                write_json(self.folder.probe(task.number, epoch), {"probes": rows})
+
     def end_task(self, task: Task, outputs: Look) -> None:
         """Choose rows of the task and shrink the earlier ones."""
-        source = self._source(task, outputs)
+        source = self._source(task, outputs, self.selection.looks_at_rows)
         options, before = self.options, self.index
         if self.rescore and self.selection.needs_density:
             if self.first:
@@ -129,9 +140,9 @@ class ChosenMemory(RunMemory):
         self.index = index
         self._stored = NOTHING if index is None else Stored.of(self.places(index.row), index.task)
 
-    def _source(self, task: Task, outputs: Look) -> MemorySource:
-        """Return the task's rows with what the network makes of them."""
-        if self.selection.looks_at_rows:
+    def _source(self, task: Task, outputs: Look, looking: bool) -> MemorySource:
+        """Return the task's rows, with what the network makes of them if that is looked at."""
+        if looking:
             h, logits = self.by_label(task.train, outputs)
         else:
             h, logits = np.zeros((len(task.train), 1), np.float32), np.zeros((len(task.train), 1), np.float32)
@@ -200,6 +211,9 @@ class NoMemory:
 
     def offer(self, task: Task, epoch: int, rows: Array, h: Array | None, score: Array | None, outputs: Look) -> None:
         """Take no notice."""
+
+    def end_epoch(self, task: Task, epoch: int, outputs: Look) -> None:
+        """Do nothing."""
 
     def end_task(self, task: Task, outputs: Look) -> None:
         """Keep nothing."""

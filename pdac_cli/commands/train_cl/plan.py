@@ -109,6 +109,7 @@ def config_of(options: TrainOptions, samples: Samples, methods: Methods, device:
         "seeds": options.seeds,
         "seed": options.seed,
         "feed": options.feed.value,
+        "probe": options.probe,
         "kmeans_of": options.kmeans_of.value,
         "rescore": options.rescore,
         "allocation": options.allocation,

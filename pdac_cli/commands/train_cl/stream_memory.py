@@ -69,6 +69,9 @@ class StreamMemory(RunMemory):
         if before != (buffer.size, buffer.replaced):
             self._current = None
 
+    def end_epoch(self, task: Task, epoch: int, outputs: Look) -> None:
+        """Do nothing."""
+
     def end_task(self, task: Task, outputs: Look) -> None:  # noqa: ARG002
         """Write the buffer as it is after the task."""
         if self.first:

@@ -12,7 +12,7 @@ import numpy as np
 
 from pdac_cli.arrays import Array, Tick
 from pdac_cli.commands.valex.claims import Claim, bins_of, c1_claims, c2_claims, same_cell_claims
-from pdac_cli.commands.valex.grid import GridSummary, run_grid
+from pdac_cli.commands.valex.grid import START_NAMES, GridSummary, run_grid
 from pdac_cli.commands.valex.report import ValexSummary, bin_rows, claim_rows, lines_of, write_files
 from pdac_cli.commands.valex.trials import Measured, World, log_weights, measure, new_world, rankings
 from pdac_cli.console import Console
@@ -52,6 +52,9 @@ def run(options: ValexOptions) -> ValexSummary | GridSummary:
         lines_of(compared),
         bin_rows(bins),
         claim_rows(claims),
+        options.network.batch,
+        options.density.ridge,
+        START_NAMES[options.density.units],
         time.perf_counter() - start,
     )
     cells = {0: uniform, **{size: trials[Strategy.UNIFORM, size].cell_variance for size in options.c1_sizes}}

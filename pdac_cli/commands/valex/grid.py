@@ -31,6 +31,7 @@ from pdac_cli.storage.folders import new_folder
 
 BATCHES = (32, 256, 0)  # rows per step; 0: all of the buffer
 FLOORS = (1e-6, 1e-4, 1e-2)
+START_NAMES = {Units.CLASS: "scaled", Units.ABSOLUTE: "identity"}
 _FULL = 1 << 30
 
 Density = tuple[float, Units]  # the estimate's floor, and what it and the start are measured in
@@ -155,7 +156,7 @@ def _claims(
 
 
 def _named(draw: Density) -> dict[str, str]:
-    return {"floor": f"{draw[0]:g}", "start": "identity" if draw[1] is Units.ABSOLUTE else "scaled"}
+    return {"floor": f"{draw[0]:g}", "start": START_NAMES[draw[1]]}
 
 
 def _effective_share(log_weight: Array) -> float:

@@ -48,6 +48,9 @@ class ValexSummary:
     lines: list[Line]
     bins: list[dict[str, float]]
     claims: list[dict[str, Any]]
+    batch: int
+    floor: float  # of the estimate's covariances
+    start: str  # of its EM
     seconds: float
 
     def text(self) -> str:
@@ -67,11 +70,12 @@ class ValexSummary:
             self._same(),
             "",
             *self.verdicts(),
+            f"batches of {self.batch}, floor {self.floor:g}, {self.start} start: --grid tells what depends on these",
             f"results in {printable(self.output)} ({self.seconds:.0f} s)",
         ])  # fmt: skip
 
     def verdicts(self) -> list[str]:
-        """Say of each claim at which N it holds, fails, or stays open."""
+        """Say of each claim at which N it holds, is reversed, or stays open."""
         out = []
         for name in dict.fromkeys(claim["claim"] for claim in self.claims):
             mine = [claim for claim in self.claims if claim["claim"] == name]

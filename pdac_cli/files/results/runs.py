@@ -40,6 +40,10 @@ class SeedFolder:
         """The densities of a task's classes."""
         return self.path / f"model-{task}.h5"
 
+    def probe(self, task: int, epoch: int) -> Path:
+        """How densities and margins went together after an epoch of a task."""
+        return self.path / f"probe-{task}-{epoch}.json"
+
     def save(self, checkpoint: bytes) -> None:
         """Keep a checkpoint in place of the last one."""
         write_bytes(self.path / _CHECKPOINT, checkpoint, force=True)
