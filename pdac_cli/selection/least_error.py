@@ -64,7 +64,7 @@ def _error(seen: MomentsAndSample) -> RidgeError:
     C[:-1, :-1] = seen.second  # standardised features have mean 0: no product with the constant is left
     C[-1, -1] = constant**2
     M[:-1], M[-1] = seen.first, constant * seen.weights
-    return RidgeError(C, M, np.eye(len(seen.weights)), RIDGE * length)
+    return RidgeError(C, M, None, RIDGE * length)
 
 
 @dataclass

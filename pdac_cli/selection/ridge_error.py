@@ -24,9 +24,9 @@ from pdac_cli.arrays import Array
 class RidgeError:
     """The error of the classifier trained on the rows chosen so far, by what changes it."""
 
-    def __init__(self, C: Array, M: Array, targets: Array, ridge: float) -> None:
+    def __init__(self, C: Array, M: Array, targets: Array | None, ridge: float) -> None:
         self.C, self.G = np.asfortranarray(C), M.copy()  # (D, D), (D, K)
-        self.targets, self.ridge = targets, ridge  # Y (classes, K), λ
+        self.targets, self.ridge = targets, ridge  # Y (classes, K), None: the identity; λ
         self.P, self.V = np.eye(len(C), order="F"), np.zeros_like(M)  # of P the lower half is kept up
         # Px, PCPx, s and xᵀPCPx of the latest rows chosen, as many as are cheaper to use than P and C themselves.
         self.steps: deque[tuple[Array, Array, float, float]] = deque(maxlen=len(C))
@@ -36,7 +36,7 @@ class RidgeError:
         """Train on one more row: x (D,), float64."""
         v = dsymv(1.0, self.P, x, lower=1)
         s = self.ridge + float(v @ x)
-        c = (self.targets[code] - x @ self.V) / s
+        c = (self.target(code) - x @ self.V) / s
         Cv = dsymv(1.0, self.C, v, lower=1)
         u, q = dsymv(1.0, self.P, Cv, lower=1), float(v @ Cv)
         self.G -= np.outer(v, x @ self.G / s)
@@ -45,6 +45,15 @@ class RidgeError:
         self.P = dsyr(-1 / s, v, a=self.P, lower=1, overwrite_a=1)
         self.steps.append((v, u, s, q))
         self.count += 1
+
+    def target(self, code: int) -> Array:
+        """Return what the classifier is to answer for a class: (K,)."""
+        if self.targets is not None:
+            row: Array = self.targets[code]
+            return row
+        one = np.zeros(self.V.shape[1])
+        one[code] = 1.0
+        return one
 
 
 @dataclass
@@ -72,7 +81,7 @@ class ErrorGains:
         s, q = np.array([step[2] for step in new]), np.array([step[3] for step in new])
         self.k -= np.square(xv) @ (1 / s)
         self.q += np.square(xv) @ (q / s**2) - (xv * xu) @ (2 / s)
-        e = error.targets[code] - f
+        e = error.target(code) - f
         s = error.ridge + self.k
         gain: Array = 2 * dot(along, e) / s - dot(e, e) * self.q / s**2
         return gain, product[:, -1]

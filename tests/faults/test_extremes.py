@@ -86,6 +86,15 @@ def test_many_classes_of_one_row(light: Server, tmp_path: Path) -> None:
     assert counts[1] < 4 * 4 * counts[0]
 
 
+@pytest.mark.parametrize("method", ["pdac", "least-error", "voptimal", "herding"])
+def test_no_array_has_the_square_of_the_classes(method: str, light: Server, tmp_path: Path) -> None:
+    """Twelve thousand classes: their square is a gigabyte."""
+    features(tmp_path / "f.h5", np.random.default_rng(0).normal(size=(12_000, 4)), np.arange(12_000))
+    ended = light.run(["select", "f.h5", "--budget", "9", "--method", method, "--jobs", "1", "-q"], tmp_path)
+    assert ended.code == 0, ended.err
+    assert ended.peak < 600 << 20
+
+
 @pytest.mark.parametrize("limit", [200, 399])
 def test_a_limit_that_the_libraries_do_not_fit_into(limit: int, tmp_path: Path) -> None:
     """Refused before they are loaded: OpenBLAS asks again and again for what it does not get."""
