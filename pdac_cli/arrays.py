@@ -86,6 +86,20 @@ class Resident(Protocol):
         """Lay the features of the rows of these ids into out (m, D), as its dtype."""
 
 
+@runtime_checkable
+class Divisible(Protocol):
+    """A source of which parts can be read by other processes."""
+
+    def ranges(self, rows: int) -> Sequence[Source]:
+        """Return the source in parts of `rows` consecutive ids, each of which can be sent."""
+
+    def note_unused(self, dropped: int, ignored: int) -> None:
+        """Be told, after a pass that others have made, how many rows were left out in it."""
+
+    def unused(self) -> tuple[int, int]:
+        """Return how many rows were left out in the last pass, as not finite and by their label."""
+
+
 @dataclass(frozen=True)
 class Candidates:
     """Some rows that a method may choose, with what it needs to know of them."""

@@ -10,6 +10,7 @@ from pdac_cli.files.results.model import write_model
 from pdac_cli.options.fit import FitOptions
 from pdac_cli.pipeline.fitting import DensitySetup, check_dim, device_of
 from pdac_cli.pipeline.modelling import model_of_source
+from pdac_cli.pipeline.placing import engine_of
 from pdac_cli.pipeline.row_access import open_input, report_unused_rows
 from pdac_cli.reports.table import facts
 from pdac_cli.storage.atomic import check_output
@@ -44,13 +45,15 @@ def run(options: FitOptions) -> FitSummary:
     console = Console.of(options.run)
     with open_input(options.input, console, options.run.memory) as source:
         check_output(options.output, source.paths, options.run.force)
-        plan = make_plan(options.input, options.run)
         check_dim(options.density, source)
         setup = DensitySetup(options.density, options.seed, device_of(options.run))
-        classes = count_classes(source, plan, options.input)
-        report_unused_rows(source, options.input, console)
-        made = model_of_source(source, classes, setup, plan, console)
-        source.check_unchanged()
+        key = ["fit", source.states, options.input, options.density, options.seed]
+        with engine_of(options.place, key, options.run, console) as engine:
+            plan = make_plan(options.input, options.run, engine)
+            classes = count_classes(source, plan, options.input)
+            report_unused_rows(source, options.input, console)
+            made = model_of_source(source, classes, setup, plan, console)
+            source.check_unchanged()
     model = made.model
     for step, value in enumerate(model.step_log_likelihood()):
         console.detail(f"step {step:3d}  mean log-likelihood {value:.6f}")

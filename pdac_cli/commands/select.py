@@ -13,13 +13,17 @@ from pdac_cli.console import Console
 from pdac_cli.engine.plan import make_plan
 from pdac_cli.errors import DataError, UsageError
 from pdac_cli.files.index.index_file import format_text, index_suffix, read_index, write_index
+from pdac_cli.options.cluster import ClusterOptions
 from pdac_cli.options.select import Printed, SelectOptions
+from pdac_cli.options.shared import RunOptions
 from pdac_cli.pipeline.clustering import clustered
+from pdac_cli.pipeline.placing import engine_of
 from pdac_cli.pipeline.row_access import open_input, report_unused_rows
 from pdac_cli.pipeline.selecting import Chosen, check_classes, choose
 from pdac_cli.reports.table import Table
-from pdac_cli.selection.methods import method_named
+from pdac_cli.selection.methods import check_distributed, method_named
 from pdac_cli.storage.atomic import check_output
+from pdac_cli.storage.reading import state_of
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,8 @@ def run(options: SelectOptions) -> SelectSummary:
     """Choose rows, Algorithm 1; write or print them."""
     console = Console.of(options.run)
     method = method_named(options.method)
+    if options.place.wanted:
+        check_distributed(options.method)
     by_id = options.printed is Printed.IDS
     if options.clusters:
         options = replace(options, input=replace(options.input, no_labels=True))
@@ -113,9 +119,10 @@ def run(options: SelectOptions) -> SelectSummary:
         rows = source
         if options.clusters:
             rows = clustered(source, options.clusters, options.density.normalize, options.seed, console)
-        chosen = choose(rows, before, options, method, make_plan(options.input, options.run), console)
-        report_unused_rows(source, options.input, console)
-        source.check_unchanged()
+        with engine_of(options.place, ["select", source.states, *_deciding(options)], options.run, console) as engine:
+            chosen = choose(rows, before, options, method, make_plan(options.input, options.run, engine), console)
+            report_unused_rows(source, options.input, console)
+            source.check_unchanged()
     if options.output:
         write_index(chosen.index, options.output, options.run.force, by_id)
     elif not options.run.json:
@@ -128,6 +135,12 @@ def _check_printed(path: Path, suffix: str, by_id: bool) -> None:
     if by_id and suffix != ".txt":
         more = "which has the ids beside the rows anyway" if suffix in (".json", ".h5") else "which has row numbers"
         raise UsageError(f"--print ids is given and --output is {path}, {more}; expected .txt; leave --print out")
+
+
+def _deciding(options: SelectOptions) -> list[object]:
+    """Return what decides the work, to find again what an earlier run has finished."""
+    files = [state_of(path) for path in (options.model, options.buffer) if path]
+    return [replace(options, output=None, run=RunOptions(), place=ClusterOptions()), *files]
 
 
 def _summary(chosen: Chosen, options: SelectOptions, console: Console) -> SelectSummary:

@@ -50,7 +50,7 @@ def fit(
         try:
             found = []
             row = stored[0].n_features * stored[0].dtype.itemsize
-            how = Work(plan.jobs, [row * size for size in sizes])
+            how = Work(plan.jobs, [row * size for size in sizes], "fitting classes")
             for size, model in zip(sizes, plan.engine.run(work, groups, how), strict=True):
                 tick(size)
                 found.append(model)
@@ -90,7 +90,7 @@ def score(stored: Sequence[GroupedRows], model: Model, plan: Plan, tick: Tick = 
     ]
     weights = [(at.stop - at.start) * at.rows.n_features * at.rows.dtype.itemsize for at in pieces]
     with one_blas_thread():
-        for some in plan.engine.run(work, pieces, Work(plan.jobs, weights)):
+        for some in plan.engine.run(work, pieces, Work(plan.jobs, weights, "scoring rows")):
             tick(len(some.ids))
             yield some
 

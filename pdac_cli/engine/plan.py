@@ -17,6 +17,7 @@ from pdac_cli.options.shared import InputOptions, RunOptions
 
 _LABEL_ROWS = 1 << 20
 _MOST_ROWS = 1 << 18  # read at once
+_SHARES = 64  # into which work is divided that is sent to workers, however many there are
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ def make_plan(options: InputOptions, run: RunOptions, engine: Engine | None = No
     """Return what the options say and, where they do not, a safe share of the machine; by default in this process."""
     memory = run.memory if run.memory is not None else default_memory()
     jobs = run.jobs if run.jobs is not None else default_jobs()
+    if engine is not None and not engine.here:
+        jobs = _SHARES
     return Plan(memory, jobs, options.chunk_rows, engine or _in_process())
 
 

@@ -24,6 +24,7 @@ class Work:
 
     jobs: int  # threads, where they are those of this process
     weights: Sequence[float] = ()  # about how many bytes each unit reads: where units are sent, small ones go together
+    title: str = ""  # what is being done
 
 
 class Engine(Protocol):

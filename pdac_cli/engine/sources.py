@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from pdac_cli.arrays import Array, Chunk, Source
+from pdac_cli.arrays import Array, Chunk, Divisible, Source
 from pdac_cli.density import kernel
 from pdac_cli.density.blocks import work_dtype
 from pdac_cli.density.common_rows import common_rows, common_width, unit_rows
+from pdac_cli.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -130,34 +132,55 @@ class MappedSource:
         """Yield ids and labels of the usable rows."""
         return self.source.label_chunks(rows)
 
+    def ranges(self, rows: int) -> Sequence[Source]:
+        """Return the source in parts of `rows` consecutive ids; see `arrays.Divisible`."""
+        return [replace(self, source=part) for part in divisible(self.source).ranges(rows)]
+
+    def note_unused(self, dropped: int, ignored: int) -> None:
+        """Tell the source how many rows were left out in a pass."""
+        divisible(self.source).note_unused(dropped, ignored)
+
+    def unused(self) -> tuple[int, int]:
+        """Return how many rows were left out in the last pass."""
+        return divisible(self.source).unused()
+
+
+def divisible(source: Source) -> Divisible:
+    """Return the source as one of which parts can be sent; rows of arrays cannot be read elsewhere."""
+    if not isinstance(source, Divisible):
+        raise UsageError("rows in memory cannot be sent to a cluster; expected feature files; work in this process")
+    return source
+
 
 def normalized(source: Source) -> Source:
     """Return the rows divided by their length."""
 
-    def change(chunk: Chunk) -> Chunk:
-        return replace(chunk, h=unit_rows(chunk.h))
-
-    return MappedSource(source, change, source.n_features, work_dtype(source.dtype))
+    return MappedSource(source, _unit, source.n_features, work_dtype(source.dtype))
 
 
 def narrowed(source: Source) -> Source:
     """Return the rows as the space that all classes share takes them: in fewer directions where features are many."""
 
-    def change(chunk: Chunk) -> Chunk:
-        return replace(chunk, h=common_rows(chunk.h))
-
     width = common_width(source.n_features)
-    return source if width == source.n_features else MappedSource(source, change, width, work_dtype(source.dtype))
+    return source if width == source.n_features else MappedSource(source, _common, width, work_dtype(source.dtype))
 
 
 def with_logits_beside(source: Source, n_logits: int) -> Source:
     """Return the rows as they are stored for many passes: in the precision they are computed in, logits as features."""
     dtype = work_dtype(source.dtype)
+    return MappedSource(source, partial(_beside, dtype), source.n_features + n_logits, dtype, reads_logits=n_logits > 0)
 
-    def change(chunk: Chunk) -> Chunk:
-        h = chunk.h.astype(dtype, copy=False)
-        if chunk.logits is not None:
-            h = np.concatenate([h, chunk.logits.astype(dtype)], axis=1)
-        return Chunk(chunk.ids, h, chunk.y)
 
-    return MappedSource(source, change, source.n_features + n_logits, dtype, reads_logits=n_logits > 0)
+def _unit(chunk: Chunk) -> Chunk:
+    return replace(chunk, h=unit_rows(chunk.h))
+
+
+def _common(chunk: Chunk) -> Chunk:
+    return replace(chunk, h=common_rows(chunk.h))
+
+
+def _beside(dtype: np.dtype[Any], chunk: Chunk) -> Chunk:
+    h = chunk.h.astype(dtype, copy=False)
+    if chunk.logits is not None:
+        h = np.concatenate([h, chunk.logits.astype(dtype)], axis=1)
+    return Chunk(chunk.ids, h, chunk.y)

@@ -17,7 +17,7 @@ from pdac_cli.files.fingerprint import float_dtype
 from pdac_cli.files.formats.containers import Container, companions, open_container
 from pdac_cli.files.formats.ids import IdColumn, fits_ids
 from pdac_cli.files.formats.keys import Keys, find_keys
-from pdac_cli.files.formats.labels import NOTHING_SEEN, Seen
+from pdac_cli.files.formats.labels import NOTHING_SEEN, Coding, Seen
 from pdac_cli.files.formats.row_arrays import RowArray
 from pdac_cli.files.label_sources import FileColumns, FileLabels, check_rows, labels_elsewhere, labels_of
 from pdac_cli.options.shared import InputOptions
@@ -31,16 +31,22 @@ def open_features(
     open_file: Callable[[Path, bool], Container] | None = None,
     seen: Seen = NOTHING_SEEN,
     memory: int | None = None,
+    first: int = 0,
+    coding: Coding | None = None,
 ) -> FeatureSet:
     """Open the files as one set, checking all that can be checked without reading every row.
 
-    What is unpacked whole must fit into half of ``memory``.
+    What is unpacked whole must fit into half of ``memory``.  ``first`` is the number of the first file's first row, and
+    ``coding`` what its labels mean, where the files are some of a larger set.
     """
-    return FeatureSet.of(*opened_parts(options, open_file, memory), seen)
+    return FeatureSet.of(*opened_parts(options, open_file, memory, first), seen, coding)
 
 
 def opened_parts(
-    options: InputOptions, open_file: Callable[[Path, bool], Container] | None = None, memory: int | None = None
+    options: InputOptions,
+    open_file: Callable[[Path, bool], Container] | None = None,
+    memory: int | None = None,
+    first: int = 0,
 ) -> tuple[list[Part], InputOptions, list[str], ExitStack]:
     """Open each file; return them with the options, notes for the user, and what closes them."""
     open_file = open_file or partial(open_container, memory=memory)
@@ -52,7 +58,7 @@ def opened_parts(
         for path in paths:
             container = open_file(path, options.allow_external)
             stack.callback(container.close)
-            start = columns[-1].start + columns[-1].rows if columns else 0
+            start = columns[-1].start + columns[-1].rows if columns else first
             columns.append(_open_columns(container, options, start))
             _check_width(columns)
         labels, found = labels_of(columns, options, stack)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +17,13 @@ from pdac_cli.arrays import Array, Chunk
 from pdac_cli.errors import DataError
 from pdac_cli.files.fingerprint import fingerprint_of, fingerprint_rows, float_dtype, nonfinite_rows
 from pdac_cli.files.formats.ids import IdColumn, id_text
-from pdac_cli.files.formats.labels import NOTHING_SEEN, LabelColumn, Seen, find_coding, row_text
+from pdac_cli.files.formats.labels import NOTHING_SEEN, Coding, LabelColumn, Seen, find_coding, row_text
 from pdac_cli.files.formats.row_arrays import MemoryArray, RowArray, take
 from pdac_cli.options.shared import InputOptions
-from pdac_cli.storage.reading import quote
+from pdac_cli.storage.reading import quote, state_of
+
+if TYPE_CHECKING:
+    from pdac_cli.files.row_range import RowRange
 
 Ids = NDArray[np.int64]
 
@@ -78,14 +81,31 @@ class FeatureSet:
         self._begin(*opened_parts(given), NOTHING_SEEN)
 
     @classmethod
-    def of(cls, parts: list[Part], options: InputOptions, notes: list[str], stack: ExitStack, seen: Seen) -> Self:
+    def of(
+        cls,
+        parts: list[Part],
+        options: InputOptions,
+        notes: list[str],
+        stack: ExitStack,
+        seen: Seen,
+        coding: Coding | None = None,
+    ) -> Self:
         """Return the set of files that are open."""
         made = cls.__new__(cls)
-        made._begin(parts, options, notes, stack, seen)
+        made._begin(parts, options, notes, stack, seen, coding)
         return made
 
-    def _begin(self, parts: list[Part], options: InputOptions, notes: list[str], stack: ExitStack, seen: Seen) -> None:
+    def _begin(
+        self,
+        parts: list[Part],
+        options: InputOptions,
+        notes: list[str],
+        stack: ExitStack,
+        seen: Seen,
+        coding: Coding | None = None,
+    ) -> None:
         self._parts, self._options, self._stack = parts, options, stack
+        self.parts, self.options = tuple(parts), options
         self.n = sum(part.rows for part in parts)
         self.n_features = parts[0].n_features
         self.dtype: np.dtype[Any] = np.result_type(*(float_dtype(part.features.dtype) for part in parts))
@@ -95,11 +115,12 @@ class FeatureSet:
         self.has_logits = _all_alike([part.logits for part in parts])
         self.logit_labels: Array | None = None  # column k of the logits is that of label k
         self.has_ids = all(part.ids is not None for part in parts)
+        self._given: tuple[int, NDArray[Any]] | None = None
         self.dropped = 0
         self.ignored = 0
         self._starts = np.array([part.start for part in parts])
-        self._stats = {path: _state(path) for path in self.paths}
-        self._coding = find_coding(
+        self._stats = {path: state_of(path) for path in self.paths}
+        self.coding = self._coding = coding or find_coding(
             [part.labels for part in parts], [part.label_names for part in parts], options.ignore_label, seen
         )
         self.label_names = self._coding.names
@@ -128,14 +149,15 @@ class FeatureSet:
         """Let go of the files."""
         self._stack.close()
 
-    def chunks(self, rows: int, *, logits: bool = False, start: int = 0) -> Iterator[Chunk]:
-        """All usable rows from ``start`` on, in order, those of ``rows`` consecutive positions at a time.
+    def chunks(self, rows: int, *, logits: bool = False, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
+        """All usable rows from ``start`` to ``stop``, in order, those of ``rows`` consecutive positions at a time.
 
         Chunk k holds the usable ones of the global rows k·rows to (k + 1)·rows, wherever files begin and end.
         """
         dropped = ignored = 0
-        for first in range(start - start % rows, self.n, rows):
-            chunk = self._read(np.arange(max(first, start), min(self.n, first + rows)), logits)
+        end = self.n if stop is None else stop
+        for first in range(start - start % rows, end, rows):
+            chunk = self._read(np.arange(max(first, start), min(end, first + rows)), logits)
             wanted = chunk.y != self._coding.ignore if self._coding.ignore is not None else np.ones(len(chunk.y), bool)
             bad = nonfinite_rows(chunk.h) & wanted
             if bad.any() and not self._options.drop_nonfinite:
@@ -146,6 +168,20 @@ class FeatureSet:
             if len(chunk.ids):
                 yield chunk
         self.dropped, self.ignored = dropped, ignored
+
+    def ranges(self, rows: int) -> list[RowRange]:
+        """The set in parts of ``rows`` consecutive rows, each of which another process can open."""
+        from pdac_cli.files.row_range import ranges_of
+
+        return ranges_of(self, rows)
+
+    def note_unused(self, dropped: int, ignored: int) -> None:
+        """Be told how many rows were left out in a pass that others have made."""
+        self.dropped, self.ignored = dropped, ignored
+
+    def unused(self) -> tuple[int, int]:
+        """How many rows were left out in the last full pass: as non-finite, and by their label."""
+        return self.dropped, self.ignored
 
     def label_chunks(self, rows: int) -> Iterator[tuple[Ids, NDArray[np.int64]]]:
         """Ids (m,) and labels (m,) of rows not left out by their label; the features are not read."""
@@ -217,7 +253,7 @@ class FeatureSet:
     def check_unchanged(self) -> None:
         """Refuse to go on with a file that was replaced or modified since it was opened."""
         for path, state in self._stats.items():
-            if _state(path) != state:
+            if state_of(path) != state:
                 raise DataError(f"{path}: changed during the run; expected it to stay as it was; run again")
 
     def _read(self, ids: Ids, logits: bool) -> Chunk:
@@ -225,7 +261,24 @@ class FeatureSet:
         h = self._features(ids)
         return Chunk(ids, h, y, self._logits(ids) if logits else None)
 
+    @property
+    def states(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """What tells the files from other ones, or from themselves after a change."""
+        return tuple((str(path.absolute()), state) for path, state in self._stats.items())
+
+    def take_labels(self, start: int, y: NDArray[Any]) -> None:
+        """Take these as the labels of the rows from ``start`` on (m,), whatever the files say."""
+        self._given = (start, y)
+
+    def labels_of_rows(self, start: int, stop: int) -> NDArray[np.int64]:
+        """The labels of rows start to stop, those to be left out included: (stop − start,)."""
+        return self._labels(np.arange(start, stop))
+
     def _labels(self, ids: Ids) -> NDArray[np.int64]:
+        if self._given is not None:
+            start, y = self._given
+            return y[ids - start].astype(np.int64)
+
         def get(part: Part, rows: Ids) -> NDArray[np.int64]:
             return part.labels.encode(part.labels.take(rows), rows, self._coding)
 
@@ -288,11 +341,3 @@ def _keep(chunk: Chunk, keep: NDArray[np.bool_]) -> Chunk:
         return chunk
     logits = None if chunk.logits is None else chunk.logits[keep]
     return Chunk(chunk.ids[keep], chunk.h[keep], chunk.y[keep], logits)
-
-
-def _state(path: Path) -> tuple[int, ...]:
-    try:
-        info = path.stat()
-    except OSError:
-        return ()
-    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns

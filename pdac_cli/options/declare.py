@@ -26,6 +26,7 @@ class Panel(StrEnum):
     TASKS = "Tasks and seeds"
     NETWORK = "Network and images"
     RESOURCES = "Resources and seed"
+    CLUSTER = "Cluster"
     OUTPUT = "Output"
 
 

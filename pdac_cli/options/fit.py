@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from pdac_cli.options.cluster import ClusterOptions
 from pdac_cli.options.declare import Panel, group, option
 from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions, VerbOptions, seed_option
 
@@ -17,4 +18,5 @@ class FitOptions(VerbOptions):
     output: Path = option(help="Model file to write.", panel=Panel.OUTPUT, flags=("--output", "-o"))
     density: DensityOptions = group(DensityOptions)
     run: RunOptions = group(RunOptions)
+    place: ClusterOptions = group(ClusterOptions)
     seed: int = seed_option()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pdac_cli.options.checks import Options, require
+from pdac_cli.options.cluster import ClusterOptions
 from pdac_cli.options.declare import Panel, group, option
 from pdac_cli.options.methods import ABOUT, DRAWN, OwnOptions
 from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions, Units, VerbOptions, seed_option
@@ -151,6 +152,7 @@ class SelectOptions(VerbOptions):
     strict: bool = option(False, help="A budget larger than the data is an error.", panel=Panel.KEEP)
     density: DensityOptions = group(DensityOptions)
     run: RunOptions = group(RunOptions)
+    place: ClusterOptions = group(ClusterOptions)
     seed: int = seed_option()
     head: bool = option(
         False, help="Where a method needs logits and the files have none, train a linear head on the features first.",

@@ -16,6 +16,15 @@ ARRAY_TASK = f"{_ARRAY}ID"
 
 def parse_bytes(option: str, text: str) -> int:
     """Return a size such as 512M or 1.5G in bytes (powers of 1024)."""
+    return _size(option, text, 2**24, "16M, such as 512M or 1.5G")
+
+
+def parse_unit(option: str, text: str) -> int:
+    """Return a size of what is read at once, such as 64M, in bytes."""
+    return _size(option, text, 2**12, "4k, such as 64M or 256M")
+
+
+def _size(option: str, text: str, least: int, words: str) -> int:
     number, unit = text.strip().upper().removesuffix("IB").removesuffix("B"), 1
     if number[-1:] in ("K", "M", "G", "T"):
         unit = 1024 ** ("KMGT".index(number[-1]) + 1)
@@ -24,8 +33,8 @@ def parse_bytes(option: str, text: str) -> int:
         size = float(number) * unit
     except ValueError:
         size = 0.0
-    if not 2**24 <= size < 2**60:
-        raise UsageError(f"{option} is {text!r}; expected a size of at least 16M, such as 512M or 1.5G")
+    if not least <= size < 2**60:
+        raise UsageError(f"{option} is {text!r}; expected a size of at least {words}")
     return int(size)
 
 

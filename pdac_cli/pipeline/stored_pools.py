@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from typing import Any, overload
@@ -43,6 +43,57 @@ class PoolRows:
     def size(self) -> int:
         """How many bytes the rows take."""
         return self.rows.count * self.rows.n_features * self.rows.dtype.itemsize
+
+    def loaded(self, start: int = 0, stop: int | None = None) -> PoolRows:
+        """Return the same with some of the rows in memory, those that are read."""
+        stop = self.rows.count if stop is None else stop
+        return replace(self, rows=_LoadedRows(self.rows, start, self.rows.read(start, stop)))
+
+    def without_codes(self) -> PoolRows:
+        """Return the same for work on single blocks, which does not ask for the classes of all rows."""
+        return self if isinstance(self.code, int) else replace(self, code=-1)
+
+
+@dataclass(frozen=True)
+class _LoadedRows:
+    """Rows of which some are in memory; see `grouping.GroupedRows`."""
+
+    of: GroupedRows
+    first: int
+    held: Array  # (m, D) from the first on
+
+    @property
+    def label(self) -> int:
+        """The class."""
+        return self.of.label
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return self.of.count
+
+    @property
+    def n_features(self) -> int:
+        """The number of features."""
+        return self.of.n_features
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """What the rows are stored as."""
+        return self.of.dtype
+
+    def read(self, start: int, stop: int) -> Array:
+        """Return rows start to stop."""
+        inside = self.first <= start and stop <= self.first + len(self.held)
+        return self.held[start - self.first : stop - self.first] if inside else self.of.read(start, stop)
+
+    def read_into(self, start: int, out: Array) -> None:
+        """Lay the rows from `start` on into `out`."""
+        out[...] = self.read(start, start + len(out))
+
+    def ids(self, start: int, stop: int) -> Array:
+        """Return the global ids of rows start to stop."""
+        return self.of.ids(start, stop)
 
 
 class StoredPool:
@@ -91,7 +142,7 @@ class StoredPool:
         cuts = list(blocks(self.count))
         if self.plan.engine.divides(self.of.size):
             row = BLOCK * self._rows.n_features * self.dtype.itemsize
-            how = Work(self.plan.jobs, [row] * len(cuts))
+            how = Work(self.plan.jobs, [row] * len(cuts), "working on blocks of rows")
             return list(self.plan.engine.run(_OfCut(work), cuts, how))
         if self._workers is None or len(cuts) == 1:
             return [work(start, stop) for start, stop in cuts]
@@ -103,7 +154,7 @@ class StoredPool:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Be sent without what only this process has."""
-        return StoredPool, (self.of,)
+        return StoredPool, (self.of.without_codes(),)
 
 
 class StoredPools:
@@ -149,7 +200,7 @@ class StoredPools:
                 yield from map(here, together)
                 continue
             sent = [_Sent([self._pools[k].of for k in unit.numbers], unit) for unit in together]
-            how = Work(self._plan.jobs, [self._size(unit) for unit in together])
+            how = Work(self._plan.jobs, [self._size(unit) for unit in together], "working on classes")
             for unit, answer in zip(together, engine.run(_OfPools(work), sent, how), strict=True):
                 tick(unit.size)
                 yield answer
@@ -171,7 +222,7 @@ class _OfPools:
     work: Callable[[Sequence[Pool], PoolUnit], Any]
 
     def __call__(self, sent: _Sent) -> Any:
-        return self.work([StoredPool(of) for of in sent.groups], sent.unit)
+        return self.work([StoredPool(of.loaded()) for of in sent.groups], sent.unit)
 
 
 @dataclass(frozen=True)
@@ -189,7 +240,22 @@ class _Begin:
     """Begins to follow a method with rows of a pool."""
 
     begin: Callable[[Pool, int, int], Follower[Any]]
-    pool: Pool
+    pool: StoredPool
 
     def __call__(self, start: int, stop: int) -> Follower[Any]:
         return self.begin(self.pool, start, stop)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be sent as what reads the rows it follows once."""
+        return _BeginElsewhere, (self.begin, self.pool.of.without_codes())
+
+
+@dataclass(frozen=True)
+class _BeginElsewhere:
+    """Begins to follow a method where rows of a pool were sent."""
+
+    begin: Callable[[Pool, int, int], Follower[Any]]
+    of: PoolRows
+
+    def __call__(self, start: int, stop: int) -> Follower[Any]:
+        return self.begin(StoredPool(self.of.loaded(start, stop)), start, stop)

@@ -145,5 +145,5 @@ def squared_distance_seeding(pool: Pool, quota: int, request: Request) -> Picked
     return Picked(np.array(chosen))
 
 
-KCENTER = Method(kcenter, Allocation.JOINT, Evict.ORDER, product_a_row, random=False, nested=True)
+KCENTER = Method(kcenter, Allocation.JOINT, Evict.ORDER, product_a_row, random=False, nested=True, distributed=True)
 KMEANS = Method(kmeans, Allocation.JOINT, Evict.ORDER, product_a_row, nested=True, takes_inputs=True)

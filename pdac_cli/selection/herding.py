@@ -87,4 +87,4 @@ def _inverse_lengths(h: Array) -> Array:
     return np.divide(1.0, length, out=np.zeros_like(length), where=length > 0)
 
 
-HERDING = Method(herding, Allocation.BALANCED, Evict.ORDER, product_a_row, random=False, nested=True)
+HERDING = Method(herding, Allocation.BALANCED, Evict.ORDER, product_a_row, random=False, nested=True, distributed=True)

@@ -248,6 +248,7 @@ class Method:
     uses_stored: bool = False  # compares new rows with those already stored
     random: bool = True  # whether another seed gives another answer, but for places filled at random
     nested: bool = False  # whether the beginning of a list is the answer at that budget
+    distributed: bool = False  # whether a cluster can take the work over
     is_reference: bool = False  # what others are compared with: it draws uniformly
 
     @property

@@ -156,5 +156,12 @@ def _work(size: ProblemSize) -> float:
 
 
 LEAST_ERROR = Method(
-    least_error, Allocation.BALANCED, Evict.ORDER, _work, random=False, squares_features=True, needs_classes=True
+    least_error,
+    Allocation.BALANCED,
+    Evict.ORDER,
+    _work,
+    random=False,
+    squares_features=True,
+    needs_classes=True,
+    distributed=True,
 )

@@ -58,3 +58,13 @@ def method_named(name: str) -> Method:
     if name not in METHODS:
         raise UsageError(f"--method is {name!r}; expected one of: {', '.join(METHODS)}")
     return METHODS[name]
+
+
+def check_distributed(name: str) -> None:
+    """Refuse a method that cannot work on a cluster."""
+    if not method_named(name).distributed:
+        able = ", ".join(other for other, method in METHODS.items() if method.distributed)
+        raise UsageError(
+            f"--method {name} cannot work on a cluster; expected one of: {able}; "
+            "or leave the cluster out, and it works here"
+        )

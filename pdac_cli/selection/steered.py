@@ -176,4 +176,6 @@ def _work(size: ProblemSize) -> float:
     return size.n * size.n_features * (2 * size.n_features + size.n_logits)
 
 
-PDAC = Method(pdac, Allocation.BALANCED, Evict.DENSITY, _work, needs_density=True, squares_features=True)
+PDAC = Method(
+    pdac, Allocation.BALANCED, Evict.DENSITY, _work, needs_density=True, squares_features=True, distributed=True
+)

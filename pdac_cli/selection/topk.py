@@ -95,7 +95,9 @@ def _fit(size: ProblemSize) -> float:
     return size.n * (30 * size.n_features + 20 * 7 * 66)
 
 
-UNIFORM = Method(uniform, Allocation.PER_CLASS, Evict.RANDOM, _one_pass, needs_features=False, is_reference=True)
+UNIFORM = Method(
+    uniform, Allocation.PER_CLASS, Evict.RANDOM, _one_pass, needs_features=False, is_reference=True, distributed=True
+)
 HARDEST = Method(
     hardest,
     Allocation.JOINT,

@@ -85,3 +85,12 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         stream = path.open("rb")
     with stream:
         yield stream
+
+
+def state_of(path: Path) -> tuple[int, ...]:
+    """What tells a file from the one that replaces it, or from itself after a change; () for none."""
+    try:
+        info = path.stat()
+    except OSError:
+        return ()
+    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns
