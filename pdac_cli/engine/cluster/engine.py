@@ -15,8 +15,8 @@ import numpy as np
 from pdac_cli.arrays import PIECE_ROWS, A, Array, Chunk, Follower, Followers, Source, T, Tick, ignore
 from pdac_cli.engine.cluster.identity import identity
 from pdac_cli.engine.cluster.job_folder import JobFolder
-from pdac_cli.engine.cluster.shared_rows import Part, Parted, PartUnit, SharedRows, rows_of_classes
-from pdac_cli.engine.cluster.tasks import FollowTask, Task, follow, perform
+from pdac_cli.engine.cluster.shared_rows import PartByClass, Parted, PartUnit, SharedRows, rows_of_classes
+from pdac_cli.engine.cluster.tasks import FollowTask, UnitTask, follow, perform
 from pdac_cli.engine.cluster.waiting import Workers
 from pdac_cli.engine.grouping import GroupedRows
 from pdac_cli.engine.local import InProcess, in_pieces
@@ -91,7 +91,7 @@ class Cluster:
         batches = _batches(units, how.weights, self.unit)
         tasks = []
         for number, batch in enumerate(batches):
-            task = Task(self.folder.path, stage, number, identity())
+            task = UnitTask(self.folder.path, stage, number, identity())
             tasks.append(task)
             if not self.folder.has(task.answers) and not self.folder.has(task.units):
                 self.folder.save(task.units, batch)
@@ -114,7 +114,7 @@ class Cluster:
         rows = max(1, self.unit // _row(source) // _ALIGNED) * _ALIGNED
         units = [PartUnit(k, part) for k, part in enumerate(divisible(source).ranges(rows))]
         stage = f"{self._stages:04}"  # the one that run() is about to begin
-        part = Part(self.folder.path, stage, classes, together, self._at_once(source))
+        part = PartByClass(self.folder.path, stage, classes, together, self._at_once(source))
         parted, dropped, ignored = list[Parted](), 0, 0
         for found in self.run(part, units, Work(1, [self.unit] * len(units), "parting rows by class")):
             parted.append(found)

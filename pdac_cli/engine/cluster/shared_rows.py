@@ -36,7 +36,7 @@ class Parted:
 
 
 @dataclass(frozen=True)
-class Part:
+class PartByClass:
     """Parts a range of the source by class: features, then ids, in a file of the job's folder."""
 
     folder: Path

@@ -19,7 +19,7 @@ from pdac_cli.storage.reading import plain
 
 
 @dataclass(frozen=True)
-class Task:
+class UnitTask:
     """Some units of a stage: what is sent; the rest is in the folder."""
 
     folder: Path
@@ -43,7 +43,7 @@ class Task:
         return f"{self.stage}.{self.number}.answers"
 
 
-def perform(task: Task) -> str:
+def perform(task: UnitTask) -> str:
     """Do the units of a task, unless they are done, write what comes of them, and return the worker's address."""
     with _WorkerNamed():
         folder = _settled(task)
@@ -135,7 +135,7 @@ class _WorkerNamed:
             ) from None
 
 
-def _settled(task: Task | FollowTask) -> JobFolder:
+def _settled(task: UnitTask | FollowTask) -> JobFolder:
     """Make this process one that works, and check that it can for this client."""
     check_identity(task.client)
     _settle()
