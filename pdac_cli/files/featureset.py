@@ -105,7 +105,7 @@ class FeatureSet:
         coding: Coding | None = None,
     ) -> None:
         self._parts, self._options, self._stack = parts, options, stack
-        self.parts, self.options = tuple(parts), options
+        self.parts = tuple(parts)
         self.n = sum(part.rows for part in parts)
         self.n_features = parts[0].n_features
         self.dtype: np.dtype[Any] = np.result_type(*(float_dtype(part.features.dtype) for part in parts))

@@ -71,6 +71,14 @@ class ClusterOptions(Options):
             "--scheduler is a tls:// address; expected --tls-ca-file, --tls-cert and --tls-key with it",
         )
 
+    def check(self, *, device: bool, clusters: bool = False) -> None:
+        """Refuse what is of this process only."""
+        for flag, given in {"--device": device, "--clusters": clusters}.items():
+            require(
+                not (given and self.wanted),
+                f"{flag} is of this process; expected none where the work is sent elsewhere; leave it out",
+            )
+
     @property
     def wanted(self) -> bool:
         """Whether work is to be sent anywhere."""

@@ -20,3 +20,8 @@ class FitOptions(VerbOptions):
     run: RunOptions = group(RunOptions)
     place: ClusterOptions = group(ClusterOptions)
     seed: int = seed_option()
+
+    def __post_init__(self) -> None:
+        """Refuse combinations that cannot be meant."""
+        super().__post_init__()
+        self.place.check(device=self.run.device is not None)

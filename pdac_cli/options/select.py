@@ -162,6 +162,7 @@ class SelectOptions(VerbOptions):
     def __post_init__(self) -> None:
         """Refuse combinations that cannot be meant."""
         super().__post_init__()
+        self.place.check(device=self.run.device is not None, clusters=bool(self.clusters))
         if self.method == DRAWN:
             self.draw.check(self.allocation)
         labelled = self.input.labels is not None or self.input.labels_key is not None

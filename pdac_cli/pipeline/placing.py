@@ -20,8 +20,6 @@ def engine_of(options: ClusterOptions, key: Sequence[object], run: RunOptions, c
     if not options.wanted:
         yield InProcess()
         return
-    if run.device is not None:
-        raise UsageError("--device is of this process; expected none on a cluster; leave --device out")
     try:
         from pdac_cli.engine.cluster.opening import cluster
     except ImportError as problem:

@@ -97,4 +97,4 @@ def test_files_of_a_folder_appear_whole(tmp_path, monkeypatch):
     monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(StorageError, match="no space left"):
         folder.write("rows", b"123")
-    assert [path.name for path in folder.path.iterdir()] == []
+    assert [path.name for path in folder.path.iterdir()] == ["alive"]
