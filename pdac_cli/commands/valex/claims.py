@@ -14,7 +14,7 @@ from pdac_cli.metrics import Difference, mean_interval, paired_difference
 from pdac_cli.options.valex import Strategy
 
 BINS = 5
-HOLDS, FAILS, OPEN = "holds", "is reversed", "is open"
+HOLDS, REVERSED, OPEN = "holds", "reversed", "open"
 ORDER = (  # C2: the first strategy's error is below the second's
     (Strategy.DENSITY, Strategy.UNIFORM),
     (Strategy.ESTIMATE, Strategy.UNIFORM),
@@ -37,7 +37,7 @@ class Claim:
     @property
     def verdict(self) -> str:
         """Whether the claim holds, its opposite does, or the interval leaves it open."""
-        return HOLDS if self.high < 0 else FAILS if self.low > 0 else OPEN
+        return HOLDS if self.high < 0 else REVERSED if self.low > 0 else OPEN
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,12 @@
 """Gradient Coreset Replay (Tiwari et al. 2022): a few weighted rows whose gradients add up to those of all.
 
-Σ_i g_i is matched by non-negative orthogonal matching pursuit with a ridge.  The original's loss is β·cross-entropy
-plus α·mean (logits − stored logits)²; a new task has no stored logits, so β times the last-layer gradient of the first
-is left.
+Σ_i g_i is matched by non-negative orthogonal matching pursuit with a ridge.
+
+Follows algorithms 1 and 2 of the paper and `gradient_coresets_replay` of its code: ridge 0.5, each class's share of the
+budget, what is short filled at random.  Departs: its loss is β·cross-entropy plus α·mean (logits − stored logits)², the
+logits recorded as a row enters the buffer; here rows are chosen once, after their task, and have none, so β times the
+last-layer gradient of the first is left.  Rows of earlier tasks are given up from the end of their list, where the
+original matches them anew by their stored logits.  Weights are not kept.
 """
 
 from __future__ import annotations
