@@ -7,9 +7,10 @@ from pathlib import Path
 
 from pdac_cli.options.checks import require
 from pdac_cli.options.declare import Panel, group, option
+from pdac_cli.options.effect import used_by
 from pdac_cli.options.heads import Classifier, check_per_class, per_class_option
 from pdac_cli.options.methods import ABOUT, DRAWN, OwnOptions
-from pdac_cli.options.select import Allocation, DrawOptions, temperature_option
+from pdac_cli.options.select import DRAW_APPLIES, DRAWS, NEEDS_LOGITS, Allocation, DrawOptions, temperature_option
 from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions, VerbOptions, seed_option
 from pdac_cli.options.text import parse_names, parse_rows
 
@@ -33,14 +34,17 @@ class CompareOptions(VerbOptions):
     )  # fmt: skip
     per_class: tuple[int, ...] = per_class_option()  # type: ignore[assignment]
     classifier: Classifier = option(
-        Classifier.LOGISTIC, help="--curve: the head that is trained on the kept rows.", panel=Panel.KEEP
-    )
+        Classifier.LOGISTIC, help="--curve: the head that is trained on the kept rows.", panel=Panel.KEEP,
+    )  # fmt: skip
     reach: float = option(
         0.95, help="--curve: find the smallest budget that comes to this share of the head on all rows.",
         panel=Panel.KEEP, above=0, maximum=1, expected="a share above 0 and at most 1",
     )  # fmt: skip
     plot: Path | None = option(None, help="--curve: also draw it, to a .png or .svg file.", panel=Panel.OUTPUT)
-    seeds: int = option(5, help="Runs of every method that draws at random.", panel=Panel.KEEP, minimum=1)
+    seeds: int = option(
+        5, help="Runs of every method that draws at random.", panel=Panel.KEEP, minimum=1,
+        applies=(used_by(*(name for name, about in ABOUT.items() if about.random)),),
+    )  # fmt: skip
     seed: int = seed_option()  # the first one
     test: str | None = option(
         None, help="Feature file to test on, with a linear head trained on each selection.", panel=Panel.INPUT,
@@ -53,12 +57,13 @@ class CompareOptions(VerbOptions):
         None, help="How the budget is shared among classes.", panel=Panel.KEEP, otherwise="each method's own"
     )
     temperature: float = temperature_option(
-        "pdac draws in proportion to density^T: 1 is the paper's rule, 0 is uniform."
+        "pdac draws in proportion to density^T: 1 is the paper's rule, 0 is uniform.", (DRAWS,)
     )
-    draw: DrawOptions = group(DrawOptions)
+    draw: DrawOptions = group(DrawOptions, applies=DRAW_APPLIES)
     own: OwnOptions = group(OwnOptions)
     head: bool = option(
-        False, help="Train a linear head for the logits that the files do not have.", panel=Panel.KEEP
+        False, help="Train a linear head for the logits that the files do not have.", panel=Panel.KEEP,
+        applies=(NEEDS_LOGITS,),
     )  # fmt: skip
     limit: float = option(
         600.0, help="Leave out what would take more seconds a run, unless it is named in --methods.",
@@ -85,6 +90,16 @@ class CompareOptions(VerbOptions):
         )
         require(len(set(self.budgets)) == len(self.budgets), "--budget names a number twice; expected each once")
         require(len(set(self.methods)) == len(self.methods), "--methods names a method twice; expected each once")
+
+    @property
+    def run_methods(self) -> tuple[str, ...]:
+        """The methods to compare."""
+        return self.methods or tuple(ABOUT)
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether all classes are drawn from at once."""
+        return self.allocation is Allocation.JOINT
 
     def _check_curve(self) -> None:
         require(not self.budgets, "--budget and --curve are both given; expected one of them; see --per-class")

@@ -30,6 +30,14 @@ class Panel(StrEnum):
     OUTPUT = "Output"
 
 
+@dataclass(frozen=True)
+class Applies:
+    """Where an option has an effect; elsewhere it is refused, `effect.py`."""
+
+    to: str  # what it belongs to, in words: "--density class"
+    when: Callable[[Any], bool]  # of the verb's options
+
+
 @dataclass(frozen=True, kw_only=True)
 class About:
     """What a field says of its option."""
@@ -51,6 +59,8 @@ class About:
     required: bool = False
     repeated: bool = False  # may be given several times
     once: bool = False  # refused where it is given again; of other options the last one counts
+    applies: tuple[Applies, ...] = ()  # all of them must hold for it to have an effect
+    owners: tuple[str, ...] = ()  # the methods it belongs to; empty: it is no method's own
 
 
 def option(default: Any = MISSING, *, help: str, panel: Panel, **about: Any) -> Any:  # noqa: A002
@@ -61,12 +71,20 @@ def option(default: Any = MISSING, *, help: str, panel: Panel, **about: Any) -> 
     return field(default=default, metadata={_OPTION: facts})
 
 
-def group(kind: type[T], *, leave_out: tuple[str, ...] = (), help: Mapping[str, str] | None = None) -> Any:  # noqa: A002
+def group(
+    kind: type[T],
+    *,
+    leave_out: tuple[str, ...] = (),
+    help: Mapping[str, str] | None = None,  # noqa: A002
+    applies: Mapping[str, tuple[Applies, ...]] | None = None,
+) -> Any:
     """Declare a group of options; those left out keep their defaults and are not on the command line.
 
-    `help` replaces the text of options that mean something narrower in this verb.
+    `help` replaces the text of options that mean something narrower in this verb, `applies` says of its options where
+    they have an effect.  The groups of a class with `by_method` belong to the methods of their names.
     """
-    return field(default_factory=kind, metadata={_GROUP: _Group(kind, frozenset(leave_out), help or {})})
+    about = _Group(kind, frozenset(leave_out), help or {}, applies or {})
+    return field(default_factory=kind, metadata={_GROUP: about})
 
 
 @dataclass(frozen=True)
@@ -74,6 +92,14 @@ class _Group:
     kind: type
     left_out: frozenset[str]
     help: Mapping[str, str]
+    applies: Mapping[str, tuple[Applies, ...]]
+
+    def about(self, one: Declared, owner: str) -> About:
+        """Return what is said of one of its options, which may belong to a method."""
+        owners = (owner,) if owner else one.about.owners
+        applies = (*one.about.applies, *self.applies.get(one.name, ()))
+        text = self.help.get(one.name, one.about.help)
+        return replace(one.about, help=text, applies=applies, owners=owners)
 
 
 @dataclass(frozen=True)
@@ -168,21 +194,28 @@ def _declared(kind: Any) -> tuple[Declared, ...]:
             inner: _Group = item.metadata[_GROUP]
             for one in declared(inner.kind):
                 if one.name not in inner.left_out:
-                    about = replace(one.about, help=inner.help.get(one.name, one.about.help))
-                    found.setdefault(one.name, replace(one, about=about))
+                    about = inner.about(one, item.name.replace("_", "-") if getattr(kind, "by_method", False) else "")
+                    known = found.setdefault(one.name, replace(one, about=about))
+                    if known.about.owners:  # perhaps another owner of the same option
+                        owners = tuple(dict.fromkeys([*known.about.owners, *about.owners]))
+                        found[one.name] = replace(known, about=replace(known.about, owners=owners))
     return tuple(found.values())
 
 
-def build(kind: type[T], values: Mapping[str, Any]) -> T:
+def build(kind: type[T], values: Mapping[str, Any], *, refuse_idle: bool = True) -> T:
     """Make options from values by name, groups flattened; a group may also be given as a whole.
 
-    What follows from the values (a preset's, say) stands in for options that are not among them.
+    What follows from the values (a preset's, say) stands in for options that are not among them.  A verb's options
+    that are given and have no effect are refused, unless they were stored or declared for several runs.
     """
     follows: Mapping[str, Any] = getattr(kind, "implied", lambda _given: {})(values)
     made = _made(kind, {**follows, **values})
     if any(item.name == "given" for item in fields(kind)):  # type: ignore[arg-type]
         made["given"] = frozenset(values)
-    return kind(**made)
+    built = kind(**made)
+    if refuse_idle:
+        getattr(built, "check_effect", lambda: None)()
+    return built
 
 
 def _made(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:

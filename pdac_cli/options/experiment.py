@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pdac_cli.options.checks import require
 from pdac_cli.options.declare import Panel, group, option
+from pdac_cli.options.effect import Reduced
 from pdac_cli.options.extract import device_option
 from pdac_cli.options.shared import RunOptions, VerbOptions
 from pdac_cli.options.text import parse_names, parse_pairs
@@ -79,3 +80,10 @@ class ExperimentOptions(VerbOptions):
         super().__post_init__()
         one = self.listing or (self.definition is None) != (self.preset is None)
         require(one, "expected either a definition file or --preset NAME, and not both; see --list")
+
+    def reduced(self) -> Reduced | None:
+        """Return what is left of the options for the list of presets."""
+        kept = ("listing", "json", "quiet", "verbose")
+        if self.listing:
+            return Reduced("an experiment, and --list only lists them", lambda one: one.name not in kept)
+        return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 
 from pdac_cli.errors import UsageError
 from pdac_cli.options.checks import Options, did_you_mean, require
-from pdac_cli.options.declare import Panel, group, option
+from pdac_cli.options.declare import Applies, Panel, group, option
 from pdac_cli.options.shared import RunOptions, VerbOptions
 from pdac_cli.options.text import parse_names, parse_numbers, parse_shard, parse_size
 
@@ -47,9 +47,17 @@ def amp_option() -> Any:
     return option(Amp.OFF, help="Mixed precision on a GPU.", panel=Panel.RESOURCES)
 
 
-def download_option() -> Any:
-    """Declare --download."""
-    return option(False, help="Fetch a dataset that is not there.", panel=Panel.INPUT)
+SCHEMES = ("cifar10", "cifar100", "tinyimagenet")  # of data sets by name, which know where they come from
+
+
+def download_option(sources: Callable[[Any], Iterable[str | None]]) -> Any:
+    """Declare --download; `sources` are the texts that say where the data is."""
+
+    def is_named(options: Any) -> bool:
+        return any(source is not None and source.partition(":")[0] in SCHEMES for source in sources(options))
+
+    named = Applies(f"a data set by its name, such as {SCHEMES[0]}:PATH", is_named)
+    return option(False, help="Fetch a dataset that is not there.", panel=Panel.INPUT, applies=(named,))
 
 
 # Means and deviations of the training images, as commonly used with each set.
@@ -161,7 +169,7 @@ class ExtractOptions(VerbOptions):
         True, help="Store logits beside the features.", panel=Panel.OUTPUT, flags=("--logits/--no-logits",)
     )
     skip_bad: bool = option(False, help="Leave out images that cannot be read, and list them.", panel=Panel.INPUT)
-    download: bool = download_option()
+    download: bool = download_option(lambda options: (options.data,))
     run: RunOptions = group(RunOptions, leave_out=("memory", "device"))
 
     def __post_init__(self) -> None:

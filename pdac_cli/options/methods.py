@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from pdac_cli.options.checks import Options
 from pdac_cli.options.declare import Panel, group, option
@@ -24,6 +24,8 @@ class AboutMethod:
     summary: str
     cost: str
     logits: bool = False  # needs the network's logits, or --head
+    random: bool = True  # another seed gives another answer
+    weighs: bool = False  # stored rows are given up by weights, which --eviction makes
 
     def text(self) -> str:
         """Return it for help: what it does, and below it the cost."""
@@ -34,26 +36,30 @@ ABOUT: Mapping[str, AboutMethod] = {
     "pdac": AboutMethod(
         "draw in proportion to the density, steered by the rows kept already",
         "products n x D x D and n x D x C, then m of 20,000 x D",
+        weighs=True,
     ),
     "uniform": AboutMethod("draw uniformly at random", "nothing"),
     "least-error": AboutMethod(
         "rows from which a linear classifier errs least over the whole density",
         f"a product n x D x D, then m of {LEAST_ERROR_CANDIDATES:,} x D",
+        random=False,
     ),
-    "kcenter": AboutMethod("the row farthest from those chosen, again and again", "m products n x D"),
+    "kcenter": AboutMethod("the row farthest from those chosen, again and again", "m products n x D", random=False),
     "kmeans": AboutMethod("k-means++ seeding: draw by squared distance from those chosen", "m products n x D"),
     "herding": AboutMethod(
-        "keep the chosen rows' mean near the class mean (iCaRL)", "m products n x D, fewer by class"
+        "keep the chosen rows' mean near the class mean (iCaRL)", "m products n x D, fewer by class", random=False
     ),
-    "maxherding": AboutMethod("cover each class smoothly, by a Gaussian kernel", "a product n x n x D in each class"),
+    "maxherding": AboutMethod(
+        "cover each class smoothly, by a Gaussian kernel", "a product n x n x D in each class", random=False
+    ),
     "facility": AboutMethod(
-        "facility location: a kept row like every row, by cosine", "a product n x n x D in each class"
+        "facility location: a kept row like every row, by cosine", "a product n x n x D in each class", random=False
     ),
     "kmedoids": AboutMethod(
-        "least total distance to the rows kept, by swaps", "about three products n x n x D in each class"
+        "least total distance to the rows kept, by swaps", "about three products n x n x D in each class", random=False
     ),
     "probcover": AboutMethod(
-        "cover each class by balls of one radius", "a product n x n x D of 10,000 rows, one in each class"
+        "cover each class by balls of one radius", "a product n x n x D of 10,000 rows, one in each class", random=False
     ),
     "typiclust": AboutMethod(
         "typical rows of the largest clusters, clustered anew for every row", "m k-means of up to m clusters"
@@ -62,26 +68,41 @@ ABOUT: Mapping[str, AboutMethod] = {
     "voptimal": AboutMethod(
         "rows from which a regression predicts all with least variance",
         f"a product n x D x D, then m of {LEAST_ERROR_CANDIDATES:,} x D",
+        random=False,
     ),
-    "hardest": AboutMethod("largest cross-entropy", "one pass", logits=True),
-    "highest-prob": AboutMethod("largest probability of the true class", "one pass", logits=True),
+    "hardest": AboutMethod("largest cross-entropy", "one pass", logits=True, random=False, weighs=True),
+    "highest-prob": AboutMethod(
+        "largest probability of the true class", "one pass", logits=True, random=False, weighs=True
+    ),
     "ocs": AboutMethod(
-        "gradients near the mean, unlike each other, like the buffer's (OCS)", "256 products n x (D + K)", logits=True
+        "gradients near the mean, unlike each other, like the buffer's (OCS)",
+        "256 products n x (D + K)",
+        logits=True,
+        weighs=True,
     ),
     "gcr": AboutMethod(
-        "a few gradients that add up to all (GCR)", "m products n x (D + K), fewer by class, m³", logits=True
+        "a few gradients that add up to all (GCR)",
+        "m products n x (D + K), fewer by class, m³",
+        logits=True,
+        random=False,
     ),
     "bcsr": AboutMethod(
-        "bilevel weights, drawn toward a coreset of m (BCSR)", "200 products n x D x C; as paper 1,000"
+        "bilevel weights, drawn toward a coreset of m (BCSR)",
+        "200 products n x D x C; as paper 1,000",
+        weighs=True,
     ),
     "pbcs": AboutMethod(
-        "bilevel probabilities (PBCS)", "500 trained heads: 30,000 products m x D x C, 500 n x D x C, about a minute"
+        "bilevel probabilities (PBCS)",
+        "500 trained heads: 30,000 products m x D x C, 500 n x D x C, about a minute",
+        weighs=True,
     ),
     "greedy": AboutMethod(
         "bilevel, row after row (Borsos et al.)", "m solutions of a head on the coreset, below about 500 rows: minutes"
     ),
     "csrel": AboutMethod(
-        "rows whose loss training can still reduce (CSReL)", "400 products n x D x C, then up to 200 trained heads"
+        "rows whose loss training can still reduce (CSReL)",
+        "400 products n x D x C, then up to 200 trained heads",
+        random=False,
     ),
 }
 
@@ -164,6 +185,8 @@ class BcsrOptions(VersionOptions):
 class OwnOptions(Options):
     """The options that single selection methods own, each under its method's name."""
 
+    by_method: ClassVar = True
+
     maxherding: MaxherdingOptions = group(MaxherdingOptions)
     probcover: ProbcoverOptions = group(ProbcoverOptions)
     typiclust: TypiclustOptions = group(TypiclustOptions)
@@ -245,6 +268,8 @@ class GssOptions(Options):
 @dataclass(frozen=True, kw_only=True)
 class MethodOptions(Options):
     """The options that single streaming methods own, each under its method's name."""
+
+    by_method: ClassVar = True
 
     er_mir: ErMirOptions = group(ErMirOptions)
     aser: AserOptions = group(AserOptions)

@@ -10,7 +10,8 @@ from typing import Any
 
 from pdac_cli.options.checks import Options, require
 from pdac_cli.options.cluster import ClusterOptions
-from pdac_cli.options.declare import Panel, group, option
+from pdac_cli.options.declare import Applies, Panel, group, option
+from pdac_cli.options.effect import used_by
 from pdac_cli.options.methods import ABOUT, DRAWN, OwnOptions
 from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions, Units, VerbOptions, seed_option
 
@@ -58,10 +59,10 @@ PAPER_RULE: Mapping[str, Any] = {  # as printed
 }  # fmt: skip
 
 
-def rule_option(rule: Mapping[str, Any]) -> Any:
+def rule_option(rule: Mapping[str, Any], applies: tuple[Applies, ...] = ()) -> Any:
     """Declare --preset, which stands for other options; those named on the command line stay."""
     text = " ".join(_flag(name, value) for name, value in rule.items())
-    return option(None, help=f"paper: the rule as printed, {text}.", panel=Panel.KEEP, metavar="paper")
+    return option(None, help=f"paper: the rule as printed, {text}.", panel=Panel.KEEP, metavar="paper", applies=applies)
 
 
 def _flag(name: str, value: Any) -> str:
@@ -71,9 +72,21 @@ def _flag(name: str, value: Any) -> str:
     return f"--{name.removesuffix('_kind').replace('_', '-')} {number}"
 
 
-def temperature_option(help: str) -> Any:  # noqa: A002
+DRAWS = used_by(DRAWN)
+STEERED = Applies("a steered draw", lambda options: options.draw.steer > 0 and not options.is_joint)
+BY_CLASS = Applies("--density class", lambda options: options.draw.density_kind is DensityKind.CLASS)
+_FITTED_HERE = Applies(
+    "the fit, and --model is fitted already: give it to pdac fit", lambda options: options.model is None
+)
+CLASS_FIT = ("dim", "components", "iterations", "ridge", "tol", "solver", "units")  # of the density of each class
+WEIGHED = used_by(*(name for name, about in ABOUT.items() if about.weighs))
+NEEDS_LOGITS = used_by(*(name for name, about in ABOUT.items() if about.logits))
+
+
+def temperature_option(help: str, applies: tuple[Applies, ...]) -> Any:  # noqa: A002
     """Declare --temperature."""
-    return option(1.0, help=help, panel=Panel.KEEP, expected="a finite number (1: the paper, 0: uniform)")
+    expected = "a finite number (1: the paper, 0: uniform)"
+    return option(1.0, help=help, panel=Panel.KEEP, expected=expected, applies=applies)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +112,9 @@ class DrawOptions(Options):
             "--allocation joint draws from all classes at once, and --steer works within classes; "
             "expected --steer 0 with it, or --allocation balanced",
         )
+
+
+DRAW_APPLIES = {"density_kind": (DRAWS,), "steer": (DRAWS,), "steer_by": (DRAWS, STEERED)}
 
 
 class Printed(StrEnum):
@@ -129,7 +145,9 @@ class SelectOptions(VerbOptions):
         Printed.ROWS, help="What to print, or to write to .txt: row numbers, or what the files call the rows.",
         panel=Panel.OUTPUT, flags=("--print",),
     )  # fmt: skip
-    model: Path | None = option(None, help="Model from `pdac fit`.", panel=Panel.DENSITY, otherwise="fit first")
+    model: Path | None = option(
+        None, help="Model from `pdac fit`.", panel=Panel.DENSITY, otherwise="fit first", applies=(DRAWS,)
+    )
     preset: Rule | None = rule_option(PAPER_RULE)
     method: str = option(
         "pdac", help="Selection method, one of those above.", panel=Panel.KEEP, choices=tuple(ABOUT),
@@ -138,7 +156,9 @@ class SelectOptions(VerbOptions):
         None, help="How the budget is shared among classes; joint: all rows are one pool, as in the paper.",
         panel=Panel.KEEP, otherwise="the method's own",
     )  # fmt: skip
-    temperature: float = temperature_option("Draw in proportion to density^T: 1 is the paper's rule, 0 is uniform.")
+    temperature: float = temperature_option(
+        "Draw in proportion to density^T: 1 is the paper's rule, 0 is uniform.", (DRAWS,)
+    )
     buffer: Path | None = option(
         None, help="Index file (.json, .h5) of the earlier tasks, to be shrunk and added to.", panel=Panel.KEEP
     )
@@ -146,17 +166,23 @@ class SelectOptions(VerbOptions):
         None, help="Number of this task.", panel=Panel.KEEP, minimum=1, expected="1 or more",
         otherwise="one more than the buffer's last",
     )  # fmt: skip
-    draw: DrawOptions = group(DrawOptions)
+    draw: DrawOptions = group(DrawOptions, applies=DRAW_APPLIES)
     own: OwnOptions = group(OwnOptions)
-    eviction: Eviction = option(Eviction.STEERED, help="Which rows earlier tasks give up first.", panel=Panel.KEEP)
+    eviction: Eviction = option(
+        Eviction.STEERED, help="Which rows earlier tasks give up first.", panel=Panel.KEEP,
+        applies=(Applies("--buffer", lambda options: options.buffer is not None), WEIGHED),
+    )  # fmt: skip
     strict: bool = option(False, help="A budget larger than the data is an error.", panel=Panel.KEEP)
-    density: DensityOptions = group(DensityOptions)
-    run: RunOptions = group(RunOptions)
+    density: DensityOptions = group(
+        DensityOptions,
+        applies={"normalize": (DRAWS, _FITTED_HERE), **dict.fromkeys(CLASS_FIT, (DRAWS, _FITTED_HERE, BY_CLASS))},
+    )
+    run: RunOptions = group(RunOptions, applies={"device": (DRAWS, _FITTED_HERE, BY_CLASS)})
     place: ClusterOptions = group(ClusterOptions)
     seed: int = seed_option()
     head: bool = option(
         False, help="Where a method needs logits and the files have none, train a linear head on the features first.",
-        panel=Panel.KEEP,
+        panel=Panel.KEEP, applies=(NEEDS_LOGITS,),
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -175,6 +201,16 @@ class SelectOptions(VerbOptions):
             self.clusters is None or self.model is None,
             "--clusters is given with --model, whose classes are others; expected one of them; leave --model out",
         )
+
+    @property
+    def run_methods(self) -> tuple[str, ...]:
+        """The method."""
+        return (self.method,)
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether all classes are drawn from at once."""
+        return self.allocation is Allocation.JOINT
 
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:

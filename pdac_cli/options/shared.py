@@ -9,6 +9,7 @@ from typing import Any
 
 from pdac_cli.options.checks import Options, require
 from pdac_cli.options.declare import Panel, group, option
+from pdac_cli.options.effect import Reduced, refuse_idle
 from pdac_cli.options.text import parse_bytes
 
 LARGEST_SEED = 2**63 - 1
@@ -159,13 +160,32 @@ class RunOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerbOptions(Options):
-    """All options of a verb."""
+class GivenOptions(Options):
+    """Options that know which of them were given, and refuse those without effect."""
 
-    run: RunOptions = group(RunOptions)
     given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)  # named on the command line
 
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG003
         """Return values that follow from the given ones, for options that are not given."""
         return {}
+
+    @property
+    def run_methods(self) -> tuple[str, ...]:
+        """The methods that this run uses, by which their own options have an effect."""
+        return ()
+
+    def reduced(self) -> Reduced | None:
+        """Return what is left of the options where the run is reduced to a part of what the verb does."""
+        return None
+
+    def check_effect(self) -> None:
+        """Refuse options that are given and have no effect on this run."""
+        refuse_idle(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerbOptions(GivenOptions):
+    """All options of a verb."""
+
+    run: RunOptions = group(RunOptions)

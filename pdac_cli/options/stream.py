@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from pdac_cli.options.checks import Options, require
-from pdac_cli.options.declare import Panel, group, option
+from pdac_cli.options.declare import Applies, Panel, declared, group, option
+from pdac_cli.options.effect import used_by
 from pdac_cli.options.methods import STREAM_CHOICES, MethodOptions, StreamMethod
 from pdac_cli.options.select import DensityKind, Rule, rule_option, temperature_option
 from pdac_cli.options.shared import (
+    GivenOptions,
     InputOptions,
     RunOptions,
     Units,
@@ -56,43 +58,48 @@ class StreamSolver(StrEnum):
     SKETCH = "sketch"  # a low-rank factor in place of the covariance, for D in the thousands
 
 
-def beta_option() -> Any:
+SPDAC = used_by(StreamMethod.SPDAC)
+_BY_CLASS = Applies("--density class", lambda options: options.density_kind is DensityKind.CLASS)
+_UNPOOLED = Applies("--allocation per-class", lambda options: options.allocation is not StreamAllocation.JOINT)
+
+
+def beta_option(applies: tuple[Applies, ...] = ()) -> Any:
     """Declare --beta, the step of the streaming EM."""
     return option(
         0.5, help="Step of the streaming mixture's moving averages, Eq. (17).", panel=Panel.STREAMING, above=0,
-        maximum=1, expected="more than 0 and at most 1",
+        maximum=1, expected="more than 0 and at most 1", applies=applies,
     )  # fmt: skip
 
 
-def step_rows_option() -> Any:
+def step_rows_option(applies: tuple[Applies, ...] = ()) -> Any:
     """Declare --step-rows; a class that has seen fewer rows is updated sooner."""
     return option(
         256, help="Rows of a class from one update of its streamed density to the next; 1: every batch.",
-        panel=Panel.STREAMING, minimum=1,
+        panel=Panel.STREAMING, minimum=1, applies=applies,
     )  # fmt: skip
 
 
-def updates_option() -> Any:
+def updates_option(applies: tuple[Applies, ...] = ()) -> Any:
     """Declare --updates."""
     return option(
         Updates.CARRIED, help="Streamed densities: exact moments and a mixture carried into the moved basis, "
-        "or neither, as printed.", panel=Panel.STREAMING,
+        "or neither, as printed.", panel=Panel.STREAMING, applies=applies,
     )  # fmt: skip
 
 
-def acceptance_option() -> Any:
+def acceptance_option(applies: tuple[Applies, ...]) -> Any:
     """Declare --acceptance."""
     return option(
         Acceptance.DENSITY, help="Streams: density keeps dense rows more often; paper is the printed rule.",
-        panel=Panel.STREAMING,
+        panel=Panel.STREAMING, applies=applies,
     )  # fmt: skip
 
 
-def window_option() -> Any:
+def window_option(applies: tuple[Applies, ...]) -> Any:
     """Declare --window."""
     return option(
         32, help="Latest rows of its class that a streamed density is compared with; 0: those of the batch.",
-        panel=Panel.STREAMING, minimum=0, expected="0 or more rows",
+        panel=Panel.STREAMING, minimum=0, expected="0 or more rows", applies=applies,
     )  # fmt: skip
 
 
@@ -112,15 +119,10 @@ class StreamDensityOptions(Options):
     )
 
 
-def check_density(kind: DensityKind, steer: float, given: Collection[str], own: Iterable[str]) -> None:
-    """Refuse options of one kind of streamed density with the other; `own` are those of the class densities."""
-    unsteered = kind is DensityKind.RELATIVE or "steer" not in given or steer == 0
-    require(unsteered, "--steer is given with --density class, which is not steered; leave one of them out")
-    other = [name for name in own if name in given and kind is DensityKind.RELATIVE]
-    flag = "--" + "".join(other[:1]).replace("_", "-")
-    require(not other, f"{flag} is for class densities; expected --density class with it; or leave {flag} out")
-
-
+STREAM_DENSITY = tuple(one.name for one in declared(StreamDensityOptions))
+RELATIVE_STEER = Applies(
+    "--density relative", lambda options: options.density_kind is DensityKind.RELATIVE or options.steer == 0
+)
 PAPER_RULE: Mapping[str, Any] = {
     "method": StreamMethod.SPDAC, "density_kind": DensityKind.CLASS, "steer": 0.0,
     "allocation": StreamAllocation.JOINT, "acceptance": Acceptance.PAPER, "step_rows": 1, "temperature": 1.0,
@@ -129,46 +131,47 @@ PAPER_RULE: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamRule(Options):
+class StreamRule(GivenOptions):
     """What decides which rows of a stream are kept, wherever the rows come from."""
 
     budget: int = option(
         help="How many rows to keep.", panel=Panel.KEEP, flags=("--budget", "-n"), minimum=1,
         expected="at least 1 row to keep",
     )  # fmt: skip
-    preset: Rule | None = rule_option(PAPER_RULE)
+    preset: Rule | None = rule_option(PAPER_RULE, applies=(SPDAC,))
     method: StreamMethod = option(
         StreamMethod.SPDAC, help="Streaming method, one of those above.", panel=Panel.KEEP, choices=STREAM_CHOICES
     )
     density_kind: DensityKind = option(
         DensityKind.RELATIVE, help="spdac: by density relative to the other classes; class: Algorithm 2 as printed.",
-        panel=Panel.KEEP, flags=("--density",),
+        panel=Panel.KEEP, flags=("--density",), applies=(SPDAC,),
     )  # fmt: skip
     steer: float = option(
         STREAM_STEER, help="spdac: how much the row given up depends on those kept; 0: not at all.", panel=Panel.KEEP,
-        minimum=0,
+        minimum=0, applies=(SPDAC, RELATIVE_STEER),
     )  # fmt: skip
-    acceptance: Acceptance = acceptance_option()
+    acceptance: Acceptance = acceptance_option((SPDAC, _BY_CLASS))
     allocation: StreamAllocation = option(
         StreamAllocation.PER_CLASS, help="Compare a density within its class, or over the batch as in the paper.",
-        panel=Panel.STREAMING,
+        panel=Panel.STREAMING, applies=(SPDAC, _BY_CLASS),
     )  # fmt: skip
-    window: int = window_option()
-    temperature: float = temperature_option("Weigh by density^T: 1 is the paper's rule, 0: the density does not count.")
+    window: int = window_option((SPDAC, _BY_CLASS, _UNPOOLED))
+    temperature: float = temperature_option(
+        "Weigh by density^T: 1 is the paper's rule, 0: the density does not count.", (SPDAC,)
+    )
     batch: int = option(
         32, help="Rows that arrive together.", panel=Panel.STREAMING, minimum=1, expected="at least 1 row"
     )  # fmt: skip
-    density: StreamDensityOptions = group(StreamDensityOptions)
+    density: StreamDensityOptions = group(
+        StreamDensityOptions, applies=dict.fromkeys(STREAM_DENSITY, (SPDAC, _BY_CLASS))
+    )
     settings: MethodOptions = group(MethodOptions)
     seed: int = seed_option()
-    given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)  # named by whoever made it
 
-    def __post_init__(self) -> None:
-        """Refuse combinations that cannot be meant."""
-        super().__post_init__()
-        if self.method is StreamMethod.SPDAC:
-            own = ("acceptance", "allocation", "window", "beta", "step_rows", "solver", "units", "updates")
-            check_density(self.density_kind, self.steer, self.given, own)
+    @property
+    def run_methods(self) -> tuple[str, ...]:
+        """The method."""
+        return (self.method,)
 
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -187,7 +190,9 @@ class StreamOptions(StreamRule, VerbOptions):
     state: Path | None = option(
         None, help="State file: a rerun goes on from it, and so do later calls with new files.", panel=Panel.OUTPUT
     )
-    model: Path | None = option(None, help="--density class: also write the streamed model.", panel=Panel.OUTPUT)
+    model: Path | None = option(
+        None, help="--density class: also write the streamed model.", panel=Panel.OUTPUT, applies=(SPDAC, _BY_CLASS)
+    )
     trace: Path | None = option(
         None, help="CSV file: rows/s, turnover, class counts, log-density along the stream.", panel=Panel.OUTPUT
     )
@@ -201,6 +206,7 @@ class StreamOptions(StreamRule, VerbOptions):
     timeout: float = option(
         60.0, help="Seconds without a new row that end --follow; a file FEATS.done ends it at once.",
         panel=Panel.INPUT, metavar="SECONDS", minimum=0, finite=False, expected="0 or more seconds",
+        applies=(Applies("--follow", lambda options: options.follow),),
     )  # fmt: skip
     run: RunOptions = group(RunOptions, leave_out=("memory", "jobs", "device"))
 

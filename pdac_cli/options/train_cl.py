@@ -10,18 +10,29 @@ from typing import Any
 
 from pdac_cli.errors import UsageError
 from pdac_cli.options.checks import Options, did_you_mean, require
-from pdac_cli.options.declare import Panel, group, option
+from pdac_cli.options.declare import Applies, Panel, group, option
+from pdac_cli.options.effect import Reduced, used_by
 from pdac_cli.options.extract import Amp, amp_option, device_option, download_option
 from pdac_cli.options.methods import ABOUT, DRAWN, MethodOptions, OwnOptions, StreamMethod
-from pdac_cli.options.select import Allocation, DensityKind, DrawOptions, Eviction, temperature_option
+from pdac_cli.options.select import (
+    BY_CLASS,
+    DRAWS,
+    STEERED,
+    WEIGHED,
+    Allocation,
+    DensityKind,
+    DrawOptions,
+    Eviction,
+    temperature_option,
+)
 from pdac_cli.options.shared import DensityOptions, RunOptions, Units, VerbOptions, seed_option
 from pdac_cli.options.stream import (
+    SPDAC,
     STREAM_STEER,
     Acceptance,
     Updates,
     acceptance_option,
     beta_option,
-    check_density,
     step_rows_option,
     updates_option,
     window_option,
@@ -71,6 +82,9 @@ PAPER_RULE: Mapping[str, Any] = {
 DEFAULT_EPOCHS = 10
 PROPER_WIDTH = 64  # of the ResNet18's first stage
 TINY_WIDTH, TINY_PIXELS = 8, 16  # and of images below so many pixels
+_IS_OFFLINE = Applies("--setting offline", lambda options: options.setting is Setting.OFFLINE)
+_BY_DENSITY = used_by(DRAWN, StreamMethod.SPDAC)
+_REPLAYS = Applies("a replay buffer, and --budget is 0", lambda options: options.budget > 0)
 PRESET_TASKS = {Preset.CIFAR10: 5, Preset.CIFAR100: 10, Preset.TINYIMAGENET: 10}
 
 
@@ -83,7 +97,9 @@ class LearningOptions(Options):
     )
     lr: float = option(0.03, help="Step of plain SGD.", panel=Panel.NETWORK, above=0)
     batch: int = option(32, help="New rows per step.", panel=Panel.NETWORK, minimum=1)
-    replay_batch: int = option(32, help="Rows of the buffer per step.", panel=Panel.NETWORK, minimum=0)
+    replay_batch: int = option(
+        32, help="Rows of the buffer per step.", panel=Panel.NETWORK, minimum=0, applies=(_REPLAYS,)
+    )
     width: int | None = option(
         None, help="Width of the ResNet18's first stage.", panel=Panel.NETWORK, minimum=1,
         otherwise=f"{PROPER_WIDTH}, ResNet18 proper; {TINY_WIDTH} below {TINY_PIXELS} pixels",
@@ -142,6 +158,7 @@ class TrainOptions(VerbOptions):
     reference: str | None = option(
         None, help="What the other methods are compared with.", panel=Panel.TASKS, metavar="NAME",
         otherwise=f"{' or '.join(REFERENCE_METHODS)}",
+        applies=(Applies("two methods or more", lambda options: options.compare or len(options.run_methods) > 1),),
     )  # fmt: skip
     budget: int = option(
         200, help="Rows to keep for replay; 0: no replay.", panel=Panel.KEEP, flags=("--budget", "-n"), minimum=0,
@@ -159,46 +176,66 @@ class TrainOptions(VerbOptions):
     )  # fmt: skip
     feed: Feed = option(
         Feed.ALL, help="--setting relaxed: feed the buffer from every pass over a task, or from the first alone.",
-        panel=Panel.TASKS,
+        panel=Panel.TASKS, applies=(Applies("--setting relaxed", lambda options: options.setting is Setting.RELAXED),),
     )  # fmt: skip
     kmeans_of: KmeansOf = option(
         KmeansOf.FEATURES, help="kmeans on images: compare the network's features, or the images themselves.",
-        panel=Panel.KEEP,
+        panel=Panel.KEEP, applies=(_IS_OFFLINE, used_by("kmeans")),
     )  # fmt: skip
     probe: bool = option(
         False, help="Offline: record after epochs 1, 2, 4, 10, 20, … how densities go with the network's margins.",
         panel=Panel.OUTPUT,
     )  # fmt: skip
     rescore: bool = option(
-        False, help="Score stored rows anew with the current network before eviction.", panel=Panel.KEEP
-    )
+        False, help="Score stored rows anew with the current network before eviction.", panel=Panel.KEEP,
+        applies=(DRAWS,),
+    )  # fmt: skip
     allocation: Allocation | None = option(
         None, help="How classes share the budget; streams have joint, too.", panel=Panel.KEEP,
         otherwise="the method's own",
+        applies=(Applies(
+            "the method spdac with --density class, or --setting offline",
+            lambda options: _IS_OFFLINE.when(options) or (SPDAC.when(options) and BY_CLASS.when(options)),
+        ),),
     )  # fmt: skip
     temperature: float = temperature_option(
-        "Draw in proportion to density^T; 0: the density has no say, which pdac's default is on images."
+        "Draw in proportion to density^T; 0: the density has no say, which pdac's default is on images.",
+        (_BY_DENSITY,),
     )
     draw: DrawOptions = group(DrawOptions, help={
         "steer": f"How much a choice is steered by the rows kept already; 0: not at all; streams: {STREAM_STEER:g}.",
         "steer_by": "What a row is to help with. On images the error, on features the mean.",
+    }, applies={
+        "density_kind": (_BY_DENSITY,),
+        "steer": (_BY_DENSITY, Applies(
+            "--density relative",
+            lambda options: _IS_OFFLINE.when(options) or not BY_CLASS.when(options) or options.draw.steer == 0,
+        )),
+        "steer_by": (_IS_OFFLINE, DRAWS, STEERED),
     })  # fmt: skip
     eviction: Eviction = option(
-        Eviction.STEERED, help="Offline: which rows earlier tasks give up first.", panel=Panel.KEEP
+        Eviction.STEERED, help="Offline: which rows earlier tasks give up first.", panel=Panel.KEEP,
+        applies=(_IS_OFFLINE, WEIGHED),
+    )  # fmt: skip
+    acceptance: Acceptance = acceptance_option((SPDAC, BY_CLASS))
+    window: int = window_option(
+        (SPDAC, BY_CLASS, Applies("--allocation per-class", lambda options: not options.is_joint))
     )
-    acceptance: Acceptance = acceptance_option()
-    window: int = window_option()
-    beta: float = beta_option()
-    step_rows: int = step_rows_option()
-    updates: Updates = updates_option()
+    beta: float = beta_option((SPDAC, BY_CLASS))
+    step_rows: int = step_rows_option((SPDAC, BY_CLASS))
+    updates: Updates = updates_option((SPDAC, BY_CLASS))
     rows_per_class: int | None = option(
         None, help="Learn from the first so many rows of every class.", panel=Panel.INPUT, minimum=2, otherwise="all"
     )
-    download: bool = download_option()
+    download: bool = download_option(lambda options: (*options.data, options.test))
     seeds: int = option(3, help="How many seeds, from --seed on.", panel=Panel.TASKS, minimum=1)
     seed: int = seed_option()
     learning: LearningOptions = group(LearningOptions)
-    density: DensityOptions = group(DensityOptions, leave_out=("tol", "solver"))
+    density: DensityOptions = group(DensityOptions, leave_out=("tol", "solver"), applies={
+        **dict.fromkeys(("dim", "components", "ridge", "units"), (_BY_DENSITY, BY_CLASS)),
+        "iterations": (_IS_OFFLINE, DRAWS, BY_CLASS),
+        "normalize": (_IS_OFFLINE, DRAWS),
+    })  # fmt: skip
     settings: MethodOptions = group(MethodOptions)
     own: OwnOptions = group(OwnOptions, leave_out=("neighbours",))  # which streams have with another meaning
     run: RunOptions = group(RunOptions, leave_out=("memory", "device"))
@@ -213,8 +250,6 @@ class TrainOptions(VerbOptions):
         offline = self.setting is Setting.OFFLINE
         require(not self.rescore or offline, "--rescore is for --setting offline; a stream scores rows as they come")
         require(not self.probe or offline, "--probe is for --setting offline; leave it out")
-        several = self.setting is Setting.RELAXED or "feed" not in self.given
-        require(several, f"--feed is given with --setting {self.setting}; expected --setting relaxed with it")
         scored = self.draw.density_kind is DensityKind.CLASS
         require(
             not self.rescore or scored,
@@ -226,9 +261,6 @@ class TrainOptions(VerbOptions):
             _check_method(method, self.setting)
         if offline and DRAWN in self.compared_methods:
             self.draw.check(self.allocation)
-        if not offline and StreamMethod.SPDAC in self.compared_methods:
-            own = ("acceptance", "window", "beta", "step_rows", "updates")
-            check_density(self.draw.density_kind, self.draw.steer, self.given, own)
         names = self.compared_methods
         known = self.compare or self.reference is None or self.reference in names
         near = did_you_mean(str(self.reference), names)
@@ -237,9 +269,28 @@ class TrainOptions(VerbOptions):
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the values of the paper's rules with their preset; a stream is steered less."""
+        offline = given.get("setting", Setting.OFFLINE) == Setting.OFFLINE
         if Preset.PAPER in given.get("presets", ()):
-            return PAPER_RULE
-        return {} if given.get("setting", Setting.OFFLINE) == Setting.OFFLINE else {"steer": STREAM_STEER}
+            return PAPER_RULE if offline else {**PAPER_RULE, "rescore": False}
+        return {} if offline else {"steer": STREAM_STEER}
+
+    @property
+    def run_methods(self) -> tuple[str, ...]:
+        """The methods to run."""
+        return self.compared_methods
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether all classes are drawn from at once."""
+        return self.allocation is Allocation.JOINT
+
+    def reduced(self) -> Reduced | None:
+        """Return what is left of the options for a table of finished runs, and without a buffer."""
+        if self.compare:
+            return Reduced("a run, and --compare tabulates finished ones", lambda one: one.name not in _OF_TABLES)
+        if self.budget == 0:
+            return Reduced(_REPLAYS.to, lambda one: one.about.panel in _OF_BUFFERS and one.name not in _OF_RUNS)
+        return None
 
     @property
     def preset(self) -> Preset | None:
@@ -255,6 +306,11 @@ class TrainOptions(VerbOptions):
 
     def _protocols(self) -> list[Preset]:
         return [preset for preset in self.presets if preset is not Preset.PAPER]
+
+
+_OF_TABLES = ("compare", "data", "reference", "json", "quiet", "verbose")  # of finished runs
+_OF_BUFFERS = (Panel.KEEP, Panel.STREAMING, Panel.DENSITY)
+_OF_RUNS = ("budget", "methods")  # among the former
 
 
 def _check_method(method: str, setting: Setting) -> None:

@@ -80,7 +80,7 @@ def choose(
             own=options.own,
         )
         answer = method.select(rows, request)
-    _warn_of_effective_size(answer, classes, allocation, draw.relative, console)
+    _warn_of_effective_size(answer, classes, allocation, options, console)
     index = _index(answer, source, classes, shrunk, _stored_options(method, allocation, draw, options), options)
     return Chosen(index, shrunk.task, classes, answer, source.label_names)
 
@@ -244,7 +244,7 @@ def _warn_of_budget(options: SelectOptions, classes: Classes, shrunk: ShrunkBuff
 
 
 def _warn_of_effective_size(
-    answer: Answer, classes: Classes, allocation: Allocation, relative: bool, console: Console
+    answer: Answer, classes: Classes, allocation: Allocation, options: SelectOptions, console: Console
 ) -> None:
     """Warn where π rests on fewer rows than are drawn: the rest of the draw is then close to arbitrary."""
     if answer.effective_size is None:
@@ -256,7 +256,7 @@ def _warn_of_effective_size(
         console.warn(
             f"the effective sample size is below the budget in {len(thin)} of {len(classes.labels)} classes "
             f"(class {classes.labels[worst]}: {answer.effective_size[worst]:.1f} for {kept[worst]} rows); "
-            f"few rows dominate the draw; try {'' if relative else '--ridge 0.1 or '}--temperature 0.25"
+            f"few rows dominate the draw; try {_remedy(options)}"
         )
     joint = allocation is Allocation.JOINT
     if joint and answer.effective_total is not None and answer.effective_total < kept.sum() < classes.counts.sum():
@@ -264,3 +264,12 @@ def _warn_of_effective_size(
             f"the effective sample size over all classes is {answer.effective_total:.1f} for {kept.sum()} rows "
             f"and {np.count_nonzero(kept)} of {len(kept)} classes are kept; try --allocation per-class"
         )
+
+
+def _remedy(options: SelectOptions) -> str:
+    """Return the options that would widen a draw: a ridge is the fit's, and a relative density has none."""
+    cooler = f"--temperature {min(0.25, abs(options.temperature) / 4):g}"
+    if options.draw.density_kind is DensityKind.RELATIVE:
+        return cooler
+    fitted = "model" in options.given  # and not made on the way
+    return f"{cooler}, or a model that pdac fit makes with --ridge 0.1" if fitted else f"--ridge 0.1 or {cooler}"

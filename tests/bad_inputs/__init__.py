@@ -18,10 +18,10 @@ from tests.files.formats.bad_features import H, Y, put
 # Run in the folder of the bad input, which is called f.h5; the output is always out.h5.
 COMMANDS = {
     "fit": "fit f.h5 -o out.h5 --dim 2 --components 2",
-    "select": "select f.h5 -o out.h5 --dim 2 --components 2 --budget 20",
+    "select": "select f.h5 -o out.h5 --budget 20",
     "class": "select f.h5 -o out.h5 --density class --steer 0 --no-normalize --dim 2 --components 2 --budget 20",
     "uniform": "select f.h5 -o out.h5 --method uniform --budget 20",
-    "print": "select f.h5 --dim 2 --components 2 --budget 20",
+    "print": "select f.h5 --budget 20",
     "stream": "stream f.h5 -o out.h5 --density class --dim 2 --components 2 --budget 20",
     "compare": "compare f.h5 --methods uniform --dim 2 --components 2 --budget 20",
     "train-cl": "train-cl f.h5 -o out.h5 --method uniform --epochs 1 --seeds 1 --tasks 1 --budget 20 --jobs 1",

@@ -189,7 +189,12 @@ def test_a_thin_effective_sample_size_is_a_warning_with_flags_to_try(pdac, tmp_p
     size = result.json["per_class"][0]["effective_size"]
     assert size < 100
     assert f"class 0: {size:.1f} for 200 rows" in result.err
-    assert "--temperature" in result.err
+    assert "try --ridge 0.1 or --temperature 0.25" in result.err
+    pdac("fit", path, "-o", tmp_path / "m.h5", "--dim", 4, "--no-normalize")
+    by_model = pdac("select", "--budget", 200, path, "--model", tmp_path / "m.h5", *INDEPENDENT[:4], "--temperature", 2)
+    assert "try --temperature 0.25, or a model that pdac fit makes with --ridge 0.1" in by_model.err
+    relative = pdac("select", "--budget", 1, SAMPLE, "--steer", 0, "--temperature", 30, "-q").err
+    assert "--ridge" not in relative
     assert not pdac("select", "--budget", 200, path, "--method", "uniform", "-q").err
 
 
@@ -206,10 +211,10 @@ def test_the_papers_rule_is_one_flag_away_and_no_option_changes_the_method(pdac,
     default, paper = made(), made("--preset", "paper")
     assert default[:3] == ("pdac", "balanced", "steered")
     assert paper[:3] == ("pdac", "joint", "paper")
-    assert paper == made(*printed, "--units", "absolute", "--allocation", "joint", "--eviction", "paper")
+    assert paper[3] == made(*printed, "--units", "absolute", "--allocation", "joint")[3]
     assert made("--preset", "paper", "--allocation", "per-class")[:3] == ("pdac", "per-class", "paper")
     assert made("--preset", "paper", "--method", "uniform")[0] == "uniform"
-    for option in (("--temperature", 1), ("--ridge", 1e-6), ("--dim", 10), ("--steer-by", "error"), ("--steer", 30)):
+    for option in (("--temperature", 1), ("--steer-by", "error"), ("--steer", 30), ("--density", "relative")):
         assert made(*option) == default
     for option in (("--steer-by", "mean"), ("--steer", 0), ("--density", "class"), ("--task", 1)):
         assert made(*option)[-1] != default[-1]

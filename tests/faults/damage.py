@@ -18,8 +18,8 @@ import numpy as np
 from tests.faults.processes import Server
 from tests.faults.works import EVERY_BATCH, EVERY_EPOCH, OFFLINE, SAMPLE, SMALL, features, images, shards
 
-SELECT = f"select f.h5 --budget 20 --jobs 1 --memory 64M {SMALL}"
-STREAM = f"stream f.h5 g.h5 --budget 40 -o out.json --state s.h5 --trace t.csv {SMALL}"
+SELECT = "select f.h5 --budget 20 --jobs 1 --memory 64M -q"
+STREAM = "stream f.h5 g.h5 --budget 40 -o out.json --state s.h5 --trace t.csv -q"
 EXTRACT = "extract --checkpoint c.pt --data i.h5 -o out.h5 --batch-size 20 --jobs 1 -q"
 
 
@@ -95,7 +95,7 @@ KINDS: dict[str, Kind] = {
     "features": Kind("f.h5", SELECT, few),
     "packed features": Kind("f.h5", SELECT, packed),
     "features.npz": Kind("f.npz", SELECT.replace("f.h5", "f.npz"), archive),
-    "streamed features": Kind("f.h5", f"stream f.h5 --budget 20 -o out.json {SMALL}", few),
+    "streamed features": Kind("f.h5", "stream f.h5 --budget 20 -o out.json -q", few),
     "model": Kind("m.h5", f"{SELECT} --model m.h5", few, (f"fit f.h5 -o m.h5 {SMALL}",)),
     "buffer.h5": Kind("b.h5", f"{SELECT} --buffer b.h5", two_files, (SELECT.replace("f.h5", "g.h5") + " -o b.h5",)),
     "buffer.json": Kind("b.json", f"{SELECT} --buffer b.json", two_files,

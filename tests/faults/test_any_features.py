@@ -74,14 +74,14 @@ def sets(draw: st.DrawFn) -> Set:
 
 
 def commands(found: Set) -> dict[str, str]:
-    small = f"--dim {min(3, found.dim)} --components 2 -q"
+    small = f"--dim {min(3, found.dim)} --components 2"
     budget = f"--budget {found.budget}"
-    select = f"select f.h5 {budget} {small} --jobs 1"
+    select = f"select f.h5 {budget} -q --jobs 1"
     # Streamed relative densities keep D x D numbers: beyond a few thousand features the documents advise herding.
-    batches = f"stream {budget} {small} --batch 16"
+    batches = f"stream {budget} -q --batch 16"
     stream = batches + (" --method herding" if found.dim > 2000 else "")
     return {
-        "fit": f"fit f.h5 -o m.h5 {small} --jobs 1",
+        "fit": f"fit f.h5 -o m.h5 {small} -q --jobs 1",
         "select": f"{select} -o s.json",
         "again": f"{select} -o again.json --chunk-rows 7 --memory 16M --jobs 2",
         "by the model": f"{select} -o by.json --model m.h5",
@@ -89,7 +89,7 @@ def commands(found: Set) -> dict[str, str]:
         "uniform": f"{select} -o u.json --method uniform",
         "stream": f"{stream} f.h5 -o t.json",
         "stream again": f"{stream} f.h5 -o t2.json --state state.h5",
-        "stream by class": f"{batches} f.h5 -o c.json --density class --step-rows 16 --model tm.h5",
+        "stream by class": f"{batches} f.h5 -o c.json --density class {small} --step-rows 16 --model tm.h5",
         "er": f"{batches} f.h5 -o e.json --method er",
     }
 
@@ -164,7 +164,7 @@ def test_a_power_of_two_changes_no_choice(factor: float, light: Server, tmp_path
         with h5py.File(tmp_path / f"{k}.h5", "w") as file:
             file["features"], file["labels"] = h, y
         ends = [
-            light.run(f"{verb} {k}.h5 --budget 40 -o {verb}{k}.json --dim 3 --components 2 -q".split(), tmp_path)
+            light.run(f"{verb} {k}.h5 --budget 40 -o {verb}{k}.json -q".split(), tmp_path)
             for verb in ("select", "stream")
         ]
         assert [ended.code for ended in ends] == [0, 0], ends

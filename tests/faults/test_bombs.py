@@ -140,8 +140,8 @@ def usual(light: Server, tmp_path_factory: pytest.TempPathFactory) -> int:
 
 VERBS = [
     "fit f.h5 -o m.h5 --dim 2 --memory 64M",
-    "stream f.h5 --budget 9 -o b.json --dim 2",
-    "stream f.h5 --budget 9 -o b.json --dim 2 --follow --timeout 0",
+    "stream f.h5 --budget 9 -o b.json",
+    "stream f.h5 --budget 9 -o b.json --follow --timeout 0",
 ]
 
 
@@ -164,9 +164,7 @@ def test_json(text: str, usual: int, light: Server, tmp_path: Path) -> None:
         features(file)
     inside = text * ((40 << 20) // len(text))
     (tmp_path / "b.json").write_text('{"format": "pdac-index", "version": 1, "kept": [' + inside + "{}]}")
-    ended = light.run(
-        ["select", "f.h5", "--budget", "9", "--dim", "2", "--memory", "64M", "--buffer", "b.json"], tmp_path
-    )
+    ended = light.run(["select", "f.h5", "--budget", "9", "--memory", "64M", "--buffer", "b.json"], tmp_path)
     ended.check_manners()
     assert ended.code == 3
     assert "expected an index file" in ended.error
@@ -176,7 +174,7 @@ def test_json(text: str, usual: int, light: Server, tmp_path: Path) -> None:
 def test_a_large_index_of_ours_is_read(light: Server, tmp_path: Path) -> None:
     with h5py.File(tmp_path / "f.h5", "w") as file:
         features(file)
-    ended = light.run(["select", "f.h5", "--budget", "9", "--dim", "2", "-o", "b.json", "-q"], tmp_path)
+    ended = light.run(["select", "f.h5", "--budget", "9", "-o", "b.json", "-q"], tmp_path)
     assert ended.code == 0, ended.err
     index = json.loads((tmp_path / "b.json").read_text())
     index["label_names"] = [str(k) for k in range(50_000)]
@@ -185,7 +183,7 @@ def test_a_large_index_of_ours_is_read(light: Server, tmp_path: Path) -> None:
     index["kept"] = [like | {"row": row, "label": 0} for row in range(20_000)]
     index["class_counts"] = {"0": 20_000}
     (tmp_path / "b.json").write_text(json.dumps(index, indent=2))
-    ended = light.run(["select", "f.h5", "--budget", "9", "--dim", "2", "--buffer", "b.json"], tmp_path)
+    ended = light.run(["select", "f.h5", "--budget", "9", "--buffer", "b.json"], tmp_path)
     assert "has this feature file already, as task 1" in ended.error  # which only what was read can tell
 
 

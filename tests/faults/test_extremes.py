@@ -43,7 +43,7 @@ def test_denormal_features(verb: str, dtype: str, columns: int, light: Server, t
     smallest = float(np.finfo(dtype).smallest_subnormal)
     h = (np.random.default_rng(0).integers(1, 99, (ROWS, columns)) * smallest).astype(dtype)
     features(tmp_path / "f.h5", h)
-    ended = light.run([*verb.split(), "--dim", "1", "-q"], tmp_path)
+    ended = light.run([*verb.split(), *(["--dim", "1"] if "fit" in verb else []), "-q"], tmp_path)
     ended.check_manners()
     assert ended.code == 0, ended.err
 
@@ -53,7 +53,7 @@ def test_denormal_features(verb: str, dtype: str, columns: int, light: Server, t
 )
 def test_the_largest_label(verb: str, light: Server, tmp_path: Path) -> None:
     features(tmp_path / "f.h5", labels=np.where(np.arange(ROWS) % 2, 2**63 - 1, 0))
-    ended = light.run([*verb.split(), "--dim", "2", "-q"], tmp_path)
+    ended = light.run([*verb.split(), *(["--dim", "2"] if "fit" in verb else []), "-q"], tmp_path)
     ended.check_manners()
     assert ended.code == 0, ended.err
     if "b.json" in verb:
@@ -63,7 +63,7 @@ def test_the_largest_label(verb: str, light: Server, tmp_path: Path) -> None:
 def test_a_buffer_of_no_rows(light: Server, tmp_path: Path) -> None:
     features(tmp_path / "f.h5")
     features(tmp_path / "g.h5", seed=1)
-    select = "select {} --budget 9 --dim 2 -q -o {}"
+    select = "select {} --budget 9 -q -o {}"
     assert light.run(select.format("f.h5", "b.json").split(), tmp_path).code == 0
     index = json.loads((tmp_path / "b.json").read_text()) | {"kept": [], "class_counts": {}}
     (tmp_path / "b.json").write_text(json.dumps(index))
@@ -78,9 +78,7 @@ def test_many_classes_of_one_row(light: Server, tmp_path: Path) -> None:
     counts = []
     for classes in (2_000, 8_000):
         features(tmp_path / "f.h5", np.random.default_rng(0).normal(size=(classes, 4)), np.arange(classes))
-        ended = light.run(
-            ["select", "f.h5", "--budget", "9", "--method", "pdac", "--dim", "2", "--jobs", "1", "-q"], tmp_path
-        )
+        ended = light.run(["select", "f.h5", "--budget", "9", "--method", "pdac", "--jobs", "1", "-q"], tmp_path)
         assert ended.code == 0, ended.err
         counts.append(ended.seconds)
     assert counts[1] < 4 * 4 * counts[0]

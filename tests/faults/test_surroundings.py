@@ -16,7 +16,7 @@ import pytest
 from tests.faults.processes import ENVIRONMENT, Ended, Server
 
 ROWS, SECONDS = 60, 60
-SELECT = ["select", "f.h5", "--budget", "9", "--dim", "2", "-q"]
+SELECT = ["select", "f.h5", "--budget", "9", "-q"]
 
 
 def features(path: Path, h: object = None, labels: object = None) -> None:
@@ -66,7 +66,7 @@ COMMANDS = {
     "select": (SELECT, ""),
     "fit": (["fit", "f.h5", "--dim", "2", "-q", "-o", "out.h5"], "out.h5"),
     "stream": (
-        ["stream", "f.h5", "--budget", "9", "--dim", "2", "-q", "-o", "out.json", "--state", "s.h5"],
+        ["stream", "f.h5", "--budget", "9", "-q", "-o", "out.json", "--state", "s.h5"],
         "out.json",
     ),
 }

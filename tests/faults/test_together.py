@@ -60,12 +60,12 @@ def test_two_writers_of_one_output(force: tuple[str, ...], light: Server, other:
     features(tmp_path)
     alone = []
     for seed in (1, 2):
-        light.run([*f"select f.h5 --budget 40 --seed {seed} -o alone.json {SMALL}".split(), "--force"], tmp_path)
+        light.run([*f"select f.h5 --budget 40 --seed {seed} -o alone.json -q".split(), "--force"], tmp_path)
         alone.append((tmp_path / "alone.json").read_bytes())
     for _ in range(8):
         (tmp_path / "out.json").unlink(missing_ok=True)
-        first = f"select f.h5 --budget 40 --seed 1 -o out.json {SMALL}".split()
-        second = f"select f.h5 --budget 40 --seed 2 -o out.json {SMALL}".split()
+        first = ["select", "f.h5", "--budget", "40", "--seed", "1", "-o", "out.json", "-q"]
+        second = ["select", "f.h5", "--budget", "40", "--seed", "2", "-o", "out.json", "-q"]
         beside = Beside(lambda first=first: other.run([*first, *force], tmp_path))  # type: ignore[misc]
         ends = [light.run([*second, *force], tmp_path), beside.end()][::-1]
         found = (tmp_path / "out.json").read_bytes()
@@ -144,7 +144,7 @@ def test_a_reader_while_extract_writes(light: Server, heavy: Server, tmp_path: P
         assert said is None or "not found" in said
         tries += 1
         if tries % 20 == 1:
-            ended = light.run(f"select out.h5 --budget 5 --method uniform {SMALL}".split(), folder)
+            ended = light.run(["select", "out.h5", "--budget", "5", "--method", "uniform", "-q"], folder)
             assert ended.code == 0 or (ended.code, "not found" in ended.error) == (3, True)
     assert beside.end().code == 0
     assert tries > 3

@@ -82,12 +82,12 @@ def shards(folder: Path) -> None:
 
 
 MODELLED = "--density class --model m.h5"
-SMALL = "--dim 3 --components 2 -q"
+SMALL = "--dim 3 --components 2 -q"  # of what fits densities
 EVERY_BATCH = {"pdac_cli.commands.extract.command._PART_SECONDS": 0.0}
 EVERY_EPOCH = {"pdac_cli.learning.loop._SAVE_SECONDS": 0.0}
 EXTRACT = "extract --checkpoint c.pt --data i.h5 -o out.h5 --batch-size 10 --jobs 1 -q"
 STREAM = f"stream f.h5 --budget 40 -o out.json --state s.h5 --state-every 96 --trace t.csv {SMALL} {MODELLED}"
-TRAIN = f"train-cl f.h5 --tasks 3 --seeds 1 --budget 30 -o run --jobs 1 {SMALL}"
+TRAIN = "train-cl f.h5 --tasks 3 --seeds 1 --budget 30 -o run --jobs 1 -q"
 OFFLINE = f"{TRAIN} --epochs 2 --method pdac --method uniform"
 ONLINE = f"{TRAIN} --setting online --method spdac --method er"
 GOES_ON = {2: 6, 15: 6}
@@ -95,14 +95,14 @@ GOES_ON = {2: 6, 15: 6}
 WORKS: dict[str, Work] = {
     "fit": Work(f"fit f.h5 -o out.h5 --jobs 1 {SMALL}", "out.h5", features),
     "fit, replacing": Work(f"fit f.h5 -o out.h5 --jobs 1 --force {SMALL}", "out.h5", features),
-    "select": Work(f"select f.h5 -o out.json --budget 40 --jobs 1 {SMALL}", "out.json", features),
-    "select, replacing": Work(f"select f.h5 -o out.h5 --budget 40 --jobs 1 --force {SMALL}", "out.h5", features),
+    "select": Work("select f.h5 -o out.json --budget 40 --jobs 1 -q", "out.json", features),
+    "select, replacing": Work("select f.h5 -o out.h5 --budget 40 --jobs 1 --force -q", "out.h5", features),
     "compare": Work(f"compare f.h5 -o out.csv --methods uniform,herding --budget 20 --jobs 1 {SMALL}", "out.csv",
                     features),
     "merge": Work("merge part-0.h5 part-1.h5 -o out.h5 -q", "out.h5", shards),
     "merge, linked": Work("merge part-0.h5 part-1.h5 -o out.h5 --link --force -q", "out.h5", shards),
     "stream": Work(STREAM, "out.json", features, passing=("s.h5", "t.csv"), idle=0, codes=GOES_ON),
-    "stream, replacing": Work(f"stream f.h5 --budget 40 -o out.json --force {SMALL}", "out.json", features),
+    "stream, replacing": Work("stream f.h5 --budget 40 -o out.json --force -q", "out.json", features),
     "extract": Work(EXTRACT, "out.h5", images, heavy=True, patches=EVERY_BATCH, codes={2: 130, 15: 6}),
     "extract, replacing": Work(f"{EXTRACT} --force", "out.h5", images, heavy=True, patches=EVERY_BATCH,
                                codes={2: 130, 15: 6}),

@@ -34,7 +34,7 @@ def test_devices_that_are_not_there_are_refused():
 def test_fit_and_select_on_a_torch_device(pdac, tmp_path):
     from tests.conftest import SAMPLE
 
-    plain = pdac("select", "--budget", 100, "--ridge", 0.1, SAMPLE)
-    torch = pdac("select", "--budget", 100, "--ridge", 0.1, SAMPLE, "--device", "cpu")
+    plain = pdac("select", "--budget", 100, "--density", "class", "--ridge", 0.1, SAMPLE)
+    torch = pdac("select", "--budget", 100, "--density", "class", "--ridge", 0.1, SAMPLE, "--device", "cpu")
     assert torch.code == 0
     assert len(set(plain.rows) & set(torch.rows)) >= 97

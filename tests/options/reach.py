@@ -9,13 +9,13 @@ from pdac_cli.options.shared import Solver, Units
 from pdac_cli.options.stream import Updates
 
 OWN = [
-    (["--bandwidth", "0.5"], "own.maxherding.bandwidth", 0.5),
-    (["--purity", "0.9"], "own.probcover.purity", 0.9),
-    (["--as", "code"], "own.ocs.version", Version.CODE),
-    (["--as", "paper"], "own.bcsr.version", Version.PAPER),
-    (["--neighbours", "7"], "own.typiclust.neighbours", 7),
-    (["--neighbours", "7"], "own.teal.neighbours", 7),
-    (["--rounds", "9"], "own.csrel.rounds", 9),
+    (["--method", "maxherding", "--bandwidth", "0.5"], "own.maxherding.bandwidth", 0.5),
+    (["--method", "probcover", "--purity", "0.9"], "own.probcover.purity", 0.9),
+    (["--method", "ocs", "--as", "code"], "own.ocs.version", Version.CODE),
+    (["--method", "bcsr", "--as", "paper"], "own.bcsr.version", Version.PAPER),
+    (["--method", "typiclust", "--neighbours", "7"], "own.typiclust.neighbours", 7),
+    (["--method", "teal", "--neighbours", "7"], "own.teal.neighbours", 7),
+    (["--method", "csrel", "--rounds", "9"], "own.csrel.rounds", 9),
 ]
 INPUT = [
     (["--labels", "y.csv:kind"], "input.labels", "y.csv:kind"),
@@ -27,7 +27,7 @@ DRAW = [
     (["--steer", "3"], "draw.steer", 3.0),
     (["--steer-by", "mean"], "draw.steer_by", SteerBy.MEAN),
     (["--no-normalize"], "density.normalize", False),
-    (["--units", "absolute"], "density.units", Units.ABSOLUTE),
+    (["--density", "class", "--units", "absolute"], "density.units", Units.ABSOLUTE),
 ]
 
 LABELS = [
@@ -61,7 +61,7 @@ REACH = {
             *INPUT,
             *DRAW,
             *OWN,
-            (["--eviction", "relative"], "eviction", Eviction.RELATIVE),
+            (["--buffer", "b.json", "--eviction", "relative"], "eviction", Eviction.RELATIVE),
         ],
     ),
     "compare": (
@@ -76,16 +76,15 @@ REACH = {
             (["--ridge", "0.5"], "density.ridge", 0.5),
             (["--memory", "64M"], "run.memory", 64 << 20),
             *DRAW,
-            *OWN,
+            *((arguments[2:], *rest) for arguments, *rest in OWN),
         ],
     ),
     "stream": (
         ["f.h5", "-o", "b.json", "-n", "5"],
         [
             *INPUT[1:],
-            (["--candidates", "9"], "settings.aser.candidates", 9),
-            (["--candidates", "9"], "settings.er_mir.candidates", 9),
-            (["--gradient-batches", "4"], "settings.gss.gradient_batches", 4),
+            (["--method", "aser", "--candidates", "9"], "settings.aser.candidates", 9),
+            (["--method", "gss", "--gradient-batches", "4"], "settings.gss.gradient_batches", 4),
             (["--density", "class", "--units", "absolute"], "density.units", Units.ABSOLUTE),
             (["--density", "class", "--updates", "printed"], "density.updates", Updates.PRINTED),
         ],
@@ -131,9 +130,10 @@ REACH = {
         [
             (["-v"], "run.verbose", True),
             (["--eviction", "inverse"], "eviction", Eviction.INVERSE),
-            (["--download"], "download", True),
+            (["--test", "cifar10:d", "--download"], "download", True),
+            (["--setting", "online", "--method", "er-mir", "--candidates", "9"], "settings.er_mir.candidates", 9),
             (["--replay-batch", "0"], "learning.replay_batch", 0),
-            (["--iterations", "3"], "density.iterations", 3),
+            (["--density", "class", "--iterations", "3"], "density.iterations", 3),
             *DRAW,
             (
                 ["--setting", "online", "--steer", "0", "--density", "class", "--updates", "printed"],
@@ -141,6 +141,7 @@ REACH = {
                 Updates.PRINTED,
             ),
             *(one for one in OWN if "--neighbours" not in one[0]),
+            (["--setting", "online", "--density", "class", "--window", "3"], "window", 3),
             (["--pad", "2"], "learning.pad", 2),
             (["--no-flip"], "learning.flip", False),
         ],

@@ -104,8 +104,8 @@ def test_a_name_and_a_flag_stand_for_one_option(verb):
 
 
 def test_options_know_which_of_them_were_given():
-    found = build(SelectOptions, {"budget": 5, "dim": 3, "quiet": True})
-    assert found.given == {"budget", "dim", "quiet"}
+    found = build(SelectOptions, {"budget": 5, "density_kind": DensityKind.CLASS, "dim": 3, "quiet": True})
+    assert found.given == {"budget", "density_kind", "dim", "quiet"}
     assert (found.density.dim, found.run.quiet, found.density.components) == (3, True, DensityOptions.components)
     assert SelectOptions(budget=5).given == frozenset()
     assert dataclasses.replace(found, budget=6).given == found.given
@@ -119,10 +119,10 @@ def test_an_option_of_a_group_that_a_verb_leaves_out_is_not_set_by_another_of_it
 
 @pytest.mark.parametrize(("given", "method"), [
     ({}, "pdac"),
-    ({"dim": 10}, "pdac"),
+    ({"density_kind": DensityKind.CLASS, "dim": 10}, "pdac"),
     ({"model": "m.h5"}, "pdac"),
     ({"steer": 0.0}, "pdac"),
-    ({"dim": 3, "method": "herding"}, "herding"),
+    ({"allocation": Allocation.JOINT, "method": "herding"}, "herding"),
     ({"method": "least-error"}, "least-error"),
     ({"allocation": Allocation.BALANCED}, "pdac"),
     ({"preset": "paper"}, "pdac"),
@@ -148,7 +148,7 @@ def test_a_steered_draw_over_all_classes_at_once_is_refused(given, refused):
 @pytest.mark.parametrize(("given", "method"), [
     ({}, StreamMethod.SPDAC), ({"batch": 3}, StreamMethod.SPDAC), ({"temperature": 0.5}, StreamMethod.SPDAC),
     ({"density_kind": DensityKind.CLASS, "window": 3}, StreamMethod.SPDAC),
-    ({"beta": 0.5, "method": StreamMethod.ER}, StreamMethod.ER),
+    ({"batch": 5, "method": StreamMethod.ER}, StreamMethod.ER),
 ])  # fmt: skip
 def test_no_option_changes_the_streaming_method(given, method):
     assert build(StreamOptions, {"budget": 5, "output": "b.json", **given}).method is method
@@ -161,10 +161,9 @@ def test_a_continual_stream_is_steered_as_a_stream():
     assert steer() == 30
     assert steer(setting=Setting.ONLINE) == steer(setting="relaxed") == StreamOptions(budget=1, output="b").steer == 10
     assert steer(setting=Setting.ONLINE, steer=3.0) == 3
-    assert steer(setting=Setting.ONLINE, presets=(Preset.PAPER,), rescore=False) == 0
-    with pytest.raises(UsageError, match="--window is for class densities; expected --density class"):
+    assert steer(setting=Setting.ONLINE, presets=(Preset.PAPER,)) == 0
+    with pytest.raises(UsageError, match="--window has no effect on this run; it belongs to --density class"):
         steer(setting=Setting.ONLINE, window=3)
-    steer(setting=Setting.ONLINE, window=3, methods=("er",))
 
 
 def test_a_preset_stands_for_options_and_those_that_are_given_stay():
@@ -174,8 +173,8 @@ def test_a_preset_stands_for_options_and_those_that_are_given_stay():
     stream = build(StreamOptions, {"budget": 5, "output": "b.json", "preset": "paper", "step_rows": 9})
     assert (stream.acceptance, stream.density.step_rows) == (Acceptance.PAPER, 9)
     assert (stream.density_kind, stream.steer) == (DensityKind.CLASS, 0)
-    train = build(TrainOptions, {"presets": (Preset.PAPER, Preset.CIFAR10), "window": 5})
-    assert (train.window, train.step_rows, train.preset) == (5, 1, Preset.CIFAR10)
+    train = build(TrainOptions, {"presets": (Preset.PAPER, Preset.CIFAR10), "dim": 5})
+    assert (train.density.dim, train.step_rows, train.preset) == (5, 1, Preset.CIFAR10)
     assert train.compared_methods == ("pdac", "uniform")
     assert (train.draw.density_kind, train.draw.steer, train.density.normalize) == (DensityKind.CLASS, 0, False)
     assert train.rescore

@@ -33,7 +33,7 @@ def with_logits(tmp_path):
 @pytest.mark.parametrize("name", METHODS)
 def test_how_the_work_is_done_does_not_change_a_byte(pdac, with_logits, tmp_path, name):
     def chosen(file, *how):
-        result = pdac("select", "--budget", BUDGET, with_logits, "--method", name, "--dim", 3, "-o", file, *how)
+        result = pdac("select", "--budget", BUDGET, with_logits, "--method", name, "-o", file, *how)
         assert result.code == 0, result.err
         return file.read_bytes()
 
@@ -51,8 +51,8 @@ def test_how_the_rows_are_split_into_files_does_not_change_the_answer(pdac, with
             for key, column in columns.items():
                 file[key] = column[where]
     parts = [tmp_path / f"{part}.h5" for part in "bac"]
-    one = pdac("select", "--budget", BUDGET, with_logits, "--method", name, "--dim", 3)
-    many = pdac("select", "--budget", BUDGET, *parts, "--method", name, "--dim", 3)
+    one = pdac("select", "--budget", BUDGET, with_logits, "--method", name)
+    many = pdac("select", "--budget", BUDGET, *parts, "--method", name)
     assert one.rows == many.rows
 
 
@@ -107,7 +107,7 @@ def test_earlier_tasks_shrink_as_the_method_says(pdac, with_logits, tmp_path, na
     second = tmp_path / "second.h5"
     with h5py.File(with_logits) as file, h5py.File(second, "w") as out:
         out["features"], out["labels"], out["logits"] = file["features"][:] + 1, file["labels"][:], file["logits"][:]
-    method = ["--method", name, "--dim", 3, "--ridge", 1]
+    method = ["--method", name]
     pdac("select", "--budget", 40, with_logits, *method, "-o", tmp_path / "1.h5")
     result = pdac("select", "--budget", 40, second, *method, "--buffer", tmp_path / "1.h5", "-o", tmp_path / "2.h5")
     assert result.code == 0, result.err

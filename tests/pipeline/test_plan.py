@@ -64,7 +64,7 @@ def test_memory_stays_within_its_bound_and_changes_nothing(tmp_path):
     def run(features, name, *extra):
         out = tmp_path / name
         command = [sys.executable, "-m", "pdac_cli", "select", str(features), "--budget", "500", "-o", str(out), "-q"]
-        return measured([*command, "--iterations", "3", *extra])[1]
+        return measured([*command, "--density", "class", "--iterations", "3", *extra])[1]
 
     itself = run(SAMPLE, "small.json")  # what Python and its libraries take
     run(path, "free.json", "--jobs", "2")

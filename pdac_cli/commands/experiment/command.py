@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pdac_cli.commands.experiment.definition import Definition, load
+from pdac_cli.commands.experiment.effect import check_effect
 from pdac_cli.commands.experiment.estimate import PlanSummary, plan_of
 from pdac_cli.commands.experiment.place import Place, in_order
 from pdac_cli.commands.experiment.plan import Unit, check_tested, check_units, units_of
@@ -38,6 +39,7 @@ def run(options: ExperimentOptions) -> ExperimentSummary | PlanSummary:
         return plan_of(definition, options)
     units, absent = units_of(definition, options)
     check_units(definition, units)
+    check_effect(definition, units, options)
     if not [unit for unit in units if unit.command != STORAGE] and absent:
         raise UsageError(
             f"{definition.name}: it is not said where {', '.join(absent)} is; expected a path for one at least; "

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from pdac_cli.commands.experiment.definition import DataSet, Definition
+from pdac_cli.commands.experiment.effect import check_effect
 from pdac_cli.commands.experiment.plan import Unit, check_tested, check_units, units_of
 from pdac_cli.commands.experiment.schema import COMPARE, METHOD, STORAGE, TRAIN
 from pdac_cli.commands.experiment.sizes import ASSUMED, Size, check_present, size_of
@@ -74,6 +75,7 @@ def plan_of(definition: Definition, options: ExperimentOptions) -> PlanSummary:
     missing = {key: ASSUMED for key, data in definition.data.items() if data.path is None and key not in options.data}
     units, _ = units_of(definition, replace(options, data={**missing, **options.data}))
     check_units(definition, units)
+    check_effect(definition, units, options)
     check_tested(definition, [unit for unit in units if unit.path != ASSUMED])
     check_present(units)
     groups: dict[tuple[str, str], list[Unit]] = {}

@@ -40,7 +40,7 @@ from pdac_cli.options.heads import TrialOptions
 from pdac_cli.options.methods import MethodOptions, OwnOptions
 from pdac_cli.options.select import DrawOptions, SelectOptions
 from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions
-from pdac_cli.options.train_cl import PAPER_RULE, LearningOptions, Preset, TrainOptions
+from pdac_cli.options.train_cl import LearningOptions, Preset, TrainOptions
 from pdac_cli.selection.methods import method_named
 
 FEATURES = 512  # of a ResNet18
@@ -121,6 +121,7 @@ class Unit:
             draw=DrawOptions(**_of(given, DRAW)),
             density=DensityOptions(**_of(given, DENSITY)),
             run=run,
+            given=frozenset(given),
             **choice,
         )
 
@@ -131,7 +132,8 @@ class Unit:
     def select_options(self, budget: int, run: RunOptions) -> SelectOptions:
         """Return it as a run of `pdac select`, with a head trained where the method needs logits."""
         given = {name: value for name, value in self.options.items() if name not in TRIAL}
-        return build(SelectOptions, {**given, "budget": budget, "seed": self.seed, "head": True, "run": run})
+        values = {**given, "budget": budget, "seed": self.seed, "head": True, "run": run}
+        return build(SelectOptions, values, refuse_idle=False)
 
     def storage_bytes(self, data: DataSet) -> int:
         """Return what W, α, μ and Σ of all classes take as 4-byte numbers, which is how the paper counts."""
@@ -206,7 +208,8 @@ def _by_preset(given: dict[str, Any]) -> dict[str, Any]:
     """Put the paper's rule in place of the preset of that name, as the command line does: what is given stays."""
     if given.get("preset") is not Preset.PAPER:
         return given
-    rule = {name: value_of("preset", name, value, TRAIN) for name, value in PAPER_RULE.items()}
+    implied = TrainOptions.implied({**given, "presets": (Preset.PAPER,)})
+    rule = {name: value_of("preset", name, value, TRAIN) for name, value in implied.items()}
     return {**rule, **{name: value for name, value in given.items() if name != "preset"}}
 
 

@@ -11,12 +11,11 @@ from pathlib import Path
 from pdac_cli.commands.experiment.definition import DataSet
 from pdac_cli.commands.experiment.plan import FEATURES, Unit
 from pdac_cli.errors import DataError, UsageError
+from pdac_cli.options.extract import SCHEMES
 from pdac_cli.options.shared import InputOptions
-from pdac_cli.options.train_cl import Preset
 
 ASSUMED = "?"  # in place of a path that was not given
 
-_SCHEMES = tuple(preset.value for preset in Preset if preset is not Preset.PAPER)  # of data sets: cifar10:FOLDER
 _TRAIN_SHARE = 0.8  # of rows, where none are set apart for testing
 
 
@@ -81,4 +80,4 @@ def _feature_size(path: str, test: str | None) -> Size:
 def _folder(path: str) -> str | None:
     """Return the folder of a data set that is named by its scheme, None of any other path."""
     scheme, colon, folder = path.partition(":")
-    return (folder or ".") if colon and scheme in _SCHEMES else None
+    return (folder or ".") if colon and scheme in SCHEMES else None

@@ -120,11 +120,6 @@ def _check_usage(options: StreamOptions, method: StreamingMethod) -> None:
             f"--method {options.method.value} compares what the logits say with the labels, and with --no-labels there "
             "are none; expected another method, such as spdac"
         )
-    if options.model is not None and not method.needs_density:
-        raise UsageError(
-            f"--model is given with --method {options.method.value}, which has no density of each class; "
-            "expected --method spdac --density class; or leave --model out"
-        )
     outputs = [path for path in (options.output, options.state, options.model, options.trace) if path is not None]
     if len({path.resolve() for path in outputs}) < len(outputs):
         raise UsageError("two of --output, --state, --model and --trace are the same file; expected different paths")

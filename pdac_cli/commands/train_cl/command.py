@@ -13,7 +13,7 @@ from pdac_cli.arrays import Tick
 from pdac_cli.commands.train_cl.data import open_samples
 from pdac_cli.commands.train_cl.methods import Methods, methods_of, reference_of
 from pdac_cli.commands.train_cl.offline_memory import ChosenMemory, MemoryWithWarnings, NoMemory
-from pdac_cli.commands.train_cl.plan import check_plan, config_of, settled, sharing_of
+from pdac_cli.commands.train_cl.plan import check_effect, check_plan, config_of, settled, sharing_of
 from pdac_cli.commands.train_cl.report import SeedResult, TrainSummary, results_of, seed_result, summary_of, table_of
 from pdac_cli.commands.train_cl.stored import restored, stored_result
 from pdac_cli.commands.train_cl.stream_memory import StreamMemory
@@ -70,8 +70,11 @@ class SeedSupervisor:
 
 
 def run(options: TrainOptions, console: Console | None = None) -> TrainSummary | None:
-    """Run every method with every seed; None in processes of a parallel run that have nothing to say."""
-    methods, reference = methods_of(options), reference_of(options)
+    """Run every method with every seed; None in processes of a parallel run that have nothing to say.
+
+    An experiment gives its console, and to all its runs the options that one of them needs.
+    """
+    methods, reference, alone = methods_of(options), reference_of(options), console is None
     device = choose_device(local_device(options.learning.device))
     # The densities' products are small: threads of their own would only be in the way of the network's.
     with joined_ranks(device) as ranks, stop_requests() as stopping, one_blas_thread():
@@ -80,6 +83,8 @@ def run(options: TrainOptions, console: Console | None = None) -> TrainSummary |
         samples = samples if options.rows_per_class is None else first_rows(samples, options.rows_per_class)
         options = settled(options, samples, init)
         check_plan(options, samples, methods, device.type, ranks.world)
+        if alone:
+            check_effect(options, samples)
         experiment = Experiment(options, samples.to(device), init, ranks, stopping, console)
         config = config_of(options, samples, methods, device.type, ranks.world)
         with _folder(options, config, ranks) as folder:

@@ -13,6 +13,7 @@ from pdac_cli.learning.data.samples import Samples
 from pdac_cli.learning.devices import torch_version
 from pdac_cli.learning.networks.backbones import describe_state
 from pdac_cli.learning.networks.checkpoints import Checkpoint
+from pdac_cli.options.effect import refuse_given
 from pdac_cli.options.methods import StreamMethod
 from pdac_cli.options.train_cl import (
     DEFAULT_EPOCHS,
@@ -26,6 +27,8 @@ from pdac_cli.options.train_cl import (
 from pdac_cli.selection.streams.interface import StreamingMethod
 
 _PRESET_PAD = 4
+_OF_IMAGES = ("width", "pad", "flip", "resize", "init", "channels_last", "kmeans_of")
+_OF_FEATURES = ("hidden",)
 _WORTH_THREADS = 1 << 14  # pixels times width
 
 
@@ -66,8 +69,12 @@ def check_plan(options: TrainOptions, samples: Samples, methods: Methods, device
             f"--dim is {options.density.dim}, the network has {n_features} features; "
             "expected at most as many; raise --width"
         )
-    if images and options.learning.hidden:
-        raise UsageError("--hidden is given with images; expected features; a ResNet18 has its own classifier")
+
+
+def check_effect(options: TrainOptions, samples: Samples) -> None:
+    """Refuse options that these samples leave without effect."""
+    others, what = (_OF_IMAGES, "images") if samples.how is None else (_OF_FEATURES, "features")
+    refuse_given(options, others, what)
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def _selected(index: Index, sources: Sequence[InputOptions], options: VerifyOpti
         own = {**given, "input": where, "run": _run_options(options)}
         if len(index.sources) > 1 or said.task != 1:
             own["task"] = said.task
-        again = build(SelectOptions, own)
+        again = build(SelectOptions, own, refuse_idle=False)
         with open_features(where, memory=options.run.memory) as source:
             made = choose(source, made, again, method, make_plan(where, options.run), quiet).index
     assert made is not None  # an index has a source
@@ -85,7 +85,13 @@ def _streamed(recorded: Mapping[str, Any], paths: Sequence[str], options: Verify
         inner = {name: values.pop(name) for name in INPUT_OPTIONS if name in values}
         where = replace(options.input, paths=tuple(paths), **inner)
         quiet = RunOptions(quiet=True)
-        run_stream(build(StreamOptions, {**values, "input": where, "run": quiet, "output": output, "state": state}))
+        run_stream(
+            build(
+                StreamOptions,
+                {**values, "input": where, "run": quiet, "output": output, "state": state},
+                refuse_idle=False,
+            )
+        )
         return read_index(output), read_state(state)
 
 
@@ -113,7 +119,9 @@ def model_problem(
     """Return how the model differs from the one fitted anew; None if it does not."""
     if "batch" in stored.options:
         return "it cannot be: pdac stream wrote it; verify the stream's state"
-    given = build(FitOptions, {**_values(FitOptions, stored.options), "output": Path("-"), "seed": stored.seed})
+    given = build(
+        FitOptions, {**_values(FitOptions, stored.options), "output": Path("-"), "seed": stored.seed}, refuse_idle=False
+    )
     setup = DensitySetup(given.density, stored.seed)
     found = fit_source(source, classes, setup, make_plan(options.input, options.run), console)
     for field in fields(Model):

@@ -13,7 +13,7 @@ from pdac_cli.learning.data.cifar import open_cifar
 from pdac_cli.learning.data.downloads import fetched
 from pdac_cli.learning.data.images import FileImages, Images
 from pdac_cli.options.checks import did_you_mean
-from pdac_cli.options.extract import Split
+from pdac_cli.options.extract import SCHEMES, Split
 from pdac_cli.storage.reading import quote
 
 _PARTS = {Split.TRAIN: ("train", "training"), Split.TEST: ("test", "val", "valid", "validation")}
@@ -22,7 +22,6 @@ _TINY_FOLDER = "tiny-imagenet-200"
 _TINY_URL = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"
 _TINY_MD5 = "90528d7ca1a48142e341f4ef8d21d0de"
 LISTED = "listed"
-SCHEMES = ("cifar10", "cifar100", "tinyimagenet")
 
 
 def scheme_of(data: str) -> tuple[str | None, Path]:

@@ -34,6 +34,7 @@ seeds = 3
 path = "PATH"
 
 [options]
+density_kind = "class"
 dim = 3
 components = 2
 epochs = 2
@@ -103,11 +104,14 @@ def test_a_sweep_is_the_runs_of_train_cl(pdac, definition, features, tmp_path):
     assert len(rows_of(out / "times.csv")) == RUNS
     for row in rows:  # two tasks
         assert float(row["s"]) == pytest.approx(float(row["fm"]) + 2 * float(row["acc"]))
-    options = ("--dim", 3, "--epochs", 2, "--lr", 0.1, "--budget", 20, "--seeds", 3, "-q")
+    options, by_class = (
+        ("--epochs", 2, "--lr", 0.1, "--budget", 20, "--seeds", 3, "-q"),
+        ("--density", "class", "--dim", 3),
+    )
     for label, given in {
         "uniform": ("--method", "uniform"),
-        "half": ("--method", "pdac", "--temperature", 0.5, "--components", 2),
-        "pdac": ("--method", "pdac", "--components", 1),
+        "half": ("--method", "pdac", "--temperature", 0.5, "--components", 2, *by_class),
+        "pdac": ("--method", "pdac", "--components", 1, *by_class),
     }.items():
         folder = tmp_path / label
         assert pdac("train-cl", features, "-o", folder, *options, *given).code == 0
@@ -533,3 +537,21 @@ def test_every_option_of_a_run_reaches_it(definition, tmp_path):
     assert (found.imbalance, found.eviction, found.allocation) == (None, Eviction.PAPER, Allocation.BALANCED)
     assert (found.class_order, found.learning.device, found.seeds, found.resume) == ("random", "cpu", 1, True)
     assert units[0].identity() != units[1].identity()
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    (("--set", "beta=0.3"), "--set: beta has no effect on any run; it belongs to the method spdac"),
+    (("--set", "density_kind=relative", "--set", "dim=2"), "--set: dim has no effect on any run; it belongs to --den"),
+    (("--methods", "uniform", "--set", "temperature=0.5"), "--set: temperature has no effect on any run"),
+])  # fmt: skip
+@pytest.mark.parametrize("verb", [(), ("--plan",)])
+def test_an_option_that_no_run_has_a_use_for_is_refused(pdac, definition, tmp_path, change, words, verb):
+    result = pdac("experiment", definition, "-o", tmp_path / "out", *change, *verb)
+    assert (result.code, words in result.err) == (2, True), result.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_axis_that_no_run_has_a_use_for_is_refused(pdac, definition):
+    definition.write_text(definition.read_text().replace('density_kind = "class"\n', "").replace("dim = 3\n", ""))
+    result = pdac("experiment", definition, "--plan")
+    assert "sweep: components has no effect on any run; it belongs to --density class" in result.err

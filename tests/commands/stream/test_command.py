@@ -161,7 +161,7 @@ def test_names_of_classes_are_joined_along_the_stream(pdac, tmp_path, monkeypatc
     h = clustered(80, 12, 2, seed=0)
     for name, classes in (("a.h5", [b"dog", b"cat"]), ("b.h5", [b"ant", b"dog"])):
         write_features(tmp_path / name, h, np.array(classes)[np.arange(80) % 2])
-        assert pdac("stream", "--budget", 160, name, "-o", "b.json", "--state", "s.h5", "--dim", 3).code == 0
+        assert pdac("stream", "--budget", 160, name, "-o", "b.json", "--state", "s.h5").code == 0
     index = read_index(tmp_path / "b.json")
     assert index.label_names == ("ant", "cat", "dog")  # sorted, as in every other file
     assert index.class_counts == {0: 40, 1: 40, 2: 80}
@@ -185,7 +185,7 @@ def test_names_that_come_late_do_not_change_what_came_before(pdac, tmp_path, mon
     assert pdac("stream", "--budget", 30, "f.h5", "-o", "w.json", "--model", "w.h5", "--dim", 3).code == 0
     assert (tmp_path / "b.json").read_bytes() == (tmp_path / "w.json").read_bytes()
     assert (tmp_path / "m.h5").read_bytes() == (tmp_path / "w.h5").read_bytes()
-    summary = pdac("stream", "--budget", 30, "f.h5", "-o", "j.json", "--dim", 3, "--json").json
+    summary = pdac("stream", "--budget", 30, "f.h5", "-o", "j.json", "--json").json
     expected = dict(zip(*np.unique(y.astype(str), return_counts=True), strict=True))
     assert {line["name"]: line["rows"] for line in summary["per_class"]} == expected
     assert [line["name"] for line in summary["per_class"]] == ["ant", "cat", "dog"]
@@ -202,7 +202,7 @@ def test_numbers_that_have_names_stay_as_they_are(pdac, tmp_path, monkeypatch):
     write_features(tmp_path / "f.h5", clustered(60, 12, 3, seed=0), 2 - np.arange(60) % 3)
     with h5py.File(tmp_path / "f.h5", "a") as file:
         file["label_names"] = [b"dog", b"cat", b"ant"]
-    assert pdac("stream", "--budget", 20, "f.h5", "-o", "b.json", "--dim", 3).code == 0
+    assert pdac("stream", "--budget", 20, "f.h5", "-o", "b.json").code == 0
     index = read_index(tmp_path / "b.json")
     assert index.label_names == ("dog", "cat", "ant")
     np.testing.assert_array_equal(index.label, 2 - index.row % 3)
@@ -541,7 +541,7 @@ def test_a_state_of_other_options_is_refused(pdac, tmp_path, feature_file, optio
     (("--window", -1), 2, "--window is -1"),
     (("--dim", 17), 2, "--dim is 17, the data has 16 features"),
     (("--state-every", 5), 2, "without --state"),
-    (("--method", "er", "--model", "m.h5"), 2, "which has no density"),
+    (("--method", "er", "--model", "m.h5"), 2, "it belongs to the method spdac"),
     (("--state", "b.json"), 2, "are the same file"),
     (("--trace", "feats.h5"), 2, "are the same file"),
 ])  # fmt: skip
@@ -657,11 +657,11 @@ def test_the_default_does_not_depend_on_batches_and_resumes_to_the_byte(pdac, tm
 
 
 @pytest.mark.parametrize(("options", "words"), [
-    (("--window", 32), "--window is for class densities; expected --density class with it; or leave --window out"),
-    (("--step-rows", 5), "--step-rows is for class densities"),
-    (("--solver", "exact"), "--solver is for class densities"),
-    (("--model", "m.h5"), "--method spdac, which has no density of each class; expected --method spdac --density"),
-    (("--density", "class", "--steer", 3), "--steer is given with --density class, which is not steered"),
+    (("--window", 32), "--window has no effect on this run; it belongs to --density class; leave it out"),
+    (("--step-rows", 5), "--step-rows has no effect"),
+    (("--solver", "exact"), "--solver has no effect"),
+    (("--model", "m.h5"), "--model has no effect on this run; it belongs to --density class"),
+    (("--density", "class", "--steer", 3), "--steer has no effect on this run; it belongs to --density relative"),
     (("--steer", -1), "--steer is -1.0; expected 0 or more"),
 ])  # fmt: skip
 def test_options_of_one_density_are_not_given_with_the_other(pdac, tmp_path, feature_file, monkeypatch, options, words):

@@ -85,7 +85,7 @@ def test_a_method_that_cannot_be_is_refused(pdac, tmp_path, feature_file, monkey
 def test_models_are_for_methods_with_densities(pdac, two_tasks):
     found = pdac("stream", "--budget", 30, "a.h5", "-o", "b.json", "--method", "aser", "--model", "m.h5")
     assert found.code == 2
-    assert "--method aser, which has no density" in found.err
+    assert "--model has no effect on this run; it belongs to the method spdac" in found.err
 
 
 def test_logits_must_be_those_of_the_stream_and_have_a_column_for_every_label(pdac, two_tasks):

@@ -11,7 +11,7 @@ from pathlib import Path
 CLASSES = (0, 1, 2, 5)
 
 
-SMALL = ("--jobs", 1, "--quiet", "--seeds", 1, "--dim", 3, "--components", 2)
+SMALL = ("--jobs", 1, "--quiet", "--seeds", 1)
 
 
 def result(folder: Path, method: str, seed: int = 0) -> dict:

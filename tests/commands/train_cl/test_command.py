@@ -177,8 +177,7 @@ def test_the_stream_of_a_run_is_that_of_pdac_stream(pdac, tmp_path, features):
         h, y = file["features"][:][rows[order]], file["labels"][:][rows[order]]
     with h5py.File(tmp_path / "ordered.h5", "w") as file:
         file["features"], file["labels"] = h, y
-    model = ("--dim", 3, "--components", 2)
-    found = pdac("stream", tmp_path / "ordered.h5", "--budget", 30, "-o", tmp_path / "b.json", "-q", *model)
+    found = pdac("stream", tmp_path / "ordered.h5", "--budget", 30, "-o", tmp_path / "b.json", "-q")
     assert found.code == 0, found.err
     theirs = rows[order][read_index(tmp_path / "b.json").row]
     assert sorted(read_index(out / "spdac" / "seed-0" / "buffer-1.json").row) == sorted(theirs)
@@ -196,7 +195,7 @@ def test_the_same_seed_gives_the_same_run(pdac, images, tmp_path):
 
 
 def test_runs_side_by_side_come_to_the_same(pdac, images, tmp_path):
-    small = ("--width", 2, "--epochs", 1, "--budget", 20, "--dim", 3, "--components", 2, "--seeds", 2, "-q")
+    small = ("--width", 2, "--epochs", 1, "--budget", 20, "--seeds", 2, "-q")
     for jobs in (1, 3):
         assert pdac("train-cl", images, "-o", tmp_path / str(jobs), "--jobs", jobs, *small).code == 0
     for method in ("pdac", "uniform"):
@@ -315,7 +314,7 @@ def test_imbalanced_tasks_in_an_order_of_their_own(pdac, features, tmp_path):
 
 
 def test_compare_pairs_seeds(pdac, features, tmp_path):
-    small = (*SMALL[:3], "--seeds", 3, "--dim", 3, "--components", 2, "--epochs", 1, "--budget", 20)
+    small = (*SMALL[:3], "--seeds", 3, "--epochs", 1, "--budget", 20)
     for name, method in (("a", "pdac"), ("b", "uniform")):
         assert pdac("train-cl", features, "-o", tmp_path / name, "--method", method, *small).code == 0
     found = pdac("train-cl", "--compare", tmp_path / "a", tmp_path / "b", "--json")
@@ -351,11 +350,11 @@ def test_names_are_numbered_and_nothing_is_overwritten(pdac, features, tmp_path,
         (("FEATURES", "--setting", "online", "--epochs", "2"), 2, "--epochs is more than 1"),
         (("FEATURES", "--setting", "online", "--rescore"), 2, "--rescore"),
         (("FEATURES", "--tasks", "9"), 2, "--tasks is 9 and there are 4 classes"),
-        (("FEATURES", "--method", "pdac", "--dim", "40"), 2, "--dim is 40"),
+        (("FEATURES", "--density", "class", "--dim", "40"), 2, "--dim is 40"),
         (("FEATURES", "--lr", "0"), 2, "--lr is 0"),
         (("FEATURES", "--imbalance", "0"), 2, "--imbalance is 0"),
         (("FEATURES", "--init", "IMAGES"), 4, "not a checkpoint"),
-        (("IMAGES", "--hidden", "8"), 2, "--hidden is given with images"),
+        (("IMAGES", "--hidden", "8"), 2, "--hidden has no effect on this run; it belongs to features"),
         (("IMAGES", "IMAGES"), 2, "2 sources of images"),
         (("IMAGES", "--data", "IMAGES"), 2, "data is given twice"),
         (("FEATURES", "--resume"), 3, "expected a run to resume"),

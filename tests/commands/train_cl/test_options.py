@@ -9,8 +9,8 @@ from pdac_cli.files.index.index_file import read_index
 from pdac_cli.rng import Purpose, generator
 from tests.commands.train_cl.runs import SMALL
 
-BY_CLASS = ("--density", "class")
-STREAM = (*BY_CLASS, "--window", 0, "--beta", 0.3, "--step-rows", 1, "--allocation", "joint", "--acceptance", "paper")
+BY_CLASS = ("--density", "class", "--dim", 3, "--components", 2)
+STREAM = (*BY_CLASS, "--beta", 0.3, "--step-rows", 1, "--allocation", "joint", "--acceptance", "paper")
 
 
 def test_the_printed_rule_of_a_stream_is_that_of_pdac_stream(pdac, features, tmp_path):
@@ -24,7 +24,7 @@ def test_the_printed_rule_of_a_stream_is_that_of_pdac_stream(pdac, features, tmp
         h, y = file["features"][:][rows], file["labels"][:][rows]
     with h5py.File(tmp_path / "ordered.h5", "w") as file:
         file["features"], file["labels"] = h, y
-    stream = ("stream", tmp_path / "ordered.h5", "--budget", 20, "--dim", 3, "--components", 2, "-q")
+    stream = ("stream", tmp_path / "ordered.h5", "--budget", 20, "-q")
     kept = []
     for given in (STREAM, BY_CLASS):
         assert pdac(*stream, "-o", tmp_path / "b.json", "--force", *given).code == 0

@@ -138,7 +138,7 @@ def test_every_pass_feeds_a_relaxed_run_or_the_first_alone(pdac, features, tmp_p
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    (("--setting", "offline", "--feed", "all"), "--feed is given with --setting offline; expected --setting relaxed"),
+    (("--setting", "offline", "--feed", "all"), "--feed has no effect on this run; it belongs to --setting relaxed"),
     (("--setting", "online", "--method", "kcenter"), "--method is 'kcenter' with --setting online; expected one of: "),
     (("--setting", "relaxed", "--method", "mir"), "expected one of: spdac, er, er-mir, gss, aser, metasp"),
     (("--method", "aser"), "--method aser keeps rows batch by batch; expected --setting relaxed or online"),
