@@ -1,4 +1,4 @@
-"""Measures of a continual run: accuracy, forgetting, what was learnt, and the difference of two methods over seeds."""
+"""Measures of a continual run, the difference of two methods over seeds, and whether test rows can measure anything."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pdac_cli.arrays import Array
+from pdac_cli.errors import DataError
 
 
 def average_accuracy(accuracy: Array) -> float:
@@ -54,3 +55,27 @@ def mean_interval(values: Array, confidence: float = 0.95) -> Difference:
 
     half = float(stdtrit(n - 1, (1 + confidence) / 2) * np.std(values, ddof=1) / np.sqrt(n))
     return Difference(n, mean, mean - half, mean + half)
+
+
+def check_test_classes(train: Array, test: Array, where: str) -> str:
+    """Refuse test rows that lack classes of the training rows; labels (C,), (K,), ascending.
+
+    Returns what to warn of, empty: nothing.  Rows of classes that are not learned are to be left out of the test.
+    """
+    missing, unknown = np.setdiff1d(train, test), np.setdiff1d(test, train)
+    if len(missing):
+        shift = int(test[0] - train[0]) if len(test) == len(train) else 0
+        shifted = shift != 0 and np.array_equal(test, train + shift)
+        hint = f"they look like the same labels counted from {test[0]}, not {train[0]}; " if shifted else ""
+        raise DataError(
+            f"{where}: has no test rows of {len(missing):,} of the {len(train):,} classes ({_listed(missing)}); "
+            f"expected some of each; {hint}test on rows with the labels of the training rows"
+        )
+    if len(unknown):
+        return f"{where}: rows of {_listed(unknown)} are left out of the test; the training rows have no such class"
+    return ""
+
+
+def _listed(labels: Array) -> str:
+    more = f" and {len(labels) - 4:,} more" if len(labels) > 4 else ""
+    return f"{'class' if len(labels) == 1 else 'classes'} {', '.join(map(str, labels[:4].tolist()))}{more}"

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pdac_cli.metrics import average_accuracy, forgetting, learned, paired_difference
+from pdac_cli.errors import DataError
+from pdac_cli.metrics import average_accuracy, check_test_classes, forgetting, learned, paired_difference
 
 NAN = np.nan
 
@@ -49,3 +50,22 @@ def test_paired_difference_is_scipys_interval():
 def test_one_pair_has_no_interval():
     found = paired_difference(np.array([3.0]), np.array([1.0]))
     assert (found.mean, found.low, found.high) == (2.0, None, None)
+
+
+@pytest.mark.parametrize(("train", "test", "words"), [
+    ([0, 1, 2], [0, 1, 2], ""),
+    ([0, 1, 2], [0, 1, 2, 7, 9], "t: rows of classes 7, 9 are left out of the test"),
+    ([0, 1, 2], [1, 2, 3], "no test rows of 1 of the 3 classes (class 0); expected some of each; they look like the "
+     "same labels counted from 1, not 0; test on"),
+    ([0, 1, 2], [5], "no test rows of 3 of the 3 classes (classes 0, 1, 2); expected some of each; test on"),
+    (list(range(9)), [0], "(classes 1, 2, 3, 4 and 4 more)"),
+])  # fmt: skip
+def test_test_rows_have_the_classes_that_are_learned(train, test, words):
+    if words.startswith("t:") or not words:
+        found = check_test_classes(np.array(train), np.array(test), "t")
+        assert found.startswith(words)
+        assert bool(found) == bool(words)
+        return
+    with pytest.raises(DataError) as found:
+        check_test_classes(np.array(train), np.array(test), "t")
+    assert words in str(found.value)

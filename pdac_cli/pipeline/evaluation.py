@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pdac_cli.arrays import Array, Pool, Source
+from pdac_cli.arrays import Array, Chunk, Pool, Source
 from pdac_cli.console import Console
 from pdac_cli.engine.plan import Classes, Plan
 from pdac_cli.options.heads import Classifier
@@ -54,7 +54,8 @@ class AllRows:
         for ids in selections:
             h, codes = self.chosen(ids)
             heads.append(train_classifier(kind, h, self.labels[codes], self.scale))
-        return accuracies(heads, [] if self.test is None else self.test.chunks(_TEST_ROWS), self.scale)
+        tested = [] if self.test is None else _known(self.test.chunks(_TEST_ROWS), self.labels)
+        return accuracies(heads, tested, self.scale)
 
 
 @dataclass(frozen=True)
@@ -147,3 +148,13 @@ def _class_moments(pool: Pool, classes: int) -> tuple[Array, Array]:
         squares[found] += squared
     means = sums / counts[:, None]
     return means, np.maximum(squares / counts - np.einsum("cd,cd->c", means, means), 0.0)
+
+
+def _known(chunks: Iterator[Chunk], labels: Array) -> Iterator[Chunk]:
+    """Yield the rows of the classes that there are to learn."""
+    for chunk in chunks:
+        known = np.isin(chunk.y, labels)
+        if known.all():
+            yield chunk
+        elif known.any():
+            yield replace(chunk, ids=chunk.ids[known], h=chunk.h[known], y=chunk.y[known], logits=None)

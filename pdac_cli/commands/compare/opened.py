@@ -16,6 +16,7 @@ from pdac_cli.engine.plan import Classes, Plan, count_classes, make_plan
 from pdac_cli.engine.resources import one_blas_thread
 from pdac_cli.errors import DataError, UsageError
 from pdac_cli.files.features import FeatureSet
+from pdac_cli.metrics import check_test_classes
 from pdac_cli.options.compare import CompareOptions
 from pdac_cli.options.select import Allocation, SelectOptions
 from pdac_cli.pipeline.evaluation import AllRows, Evaluator, Measures, all_rows, evaluator
@@ -81,6 +82,9 @@ def open_comparison(options: CompareOptions, console: Console) -> Iterator[OpenC
         # Half of the memory is for the rows that selections are measured by, half for the methods.
         plan = replace(whole, memory=whole.memory // 2)
         classes = count_classes(source, plan, options.input)
+        test_rows = (
+            None if test is None else _check_test(test, classes, count_classes(test, plan, options.input), console)
+        )
         budgets = budgets_of(options, classes)
         too_many = [budget for budget in budgets if budget > classes.total]
         if too_many:
@@ -96,7 +100,6 @@ def open_comparison(options: CompareOptions, console: Console) -> Iterator[OpenC
             )
         methods = _methods(with_logits, classes, named, options, max(budgets), notes)
         every, again = stack.enter_context(all_rows(source, classes, test, plan, console))
-        test_rows = test.n if test else None
         yield OpenComparison(with_logits, classes, plan, every, again, test_rows, options, console, methods, notes)
         report_unused_rows(source, options.input, console)
         source.check_unchanged()
@@ -199,3 +202,11 @@ def _open_test(stack: ExitStack, source: FeatureSet, options: CompareOptions, co
     if test.label_names != source.label_names:
         raise DataError(f"{options.test}: its label names differ from those of {source.files[0]}; expected the same")
     return test
+
+
+def _check_test(test: FeatureSet, classes: Classes, tested: Classes, console: Console) -> int:
+    """Return how many rows can be tested on; refuse a test part that lacks classes."""
+    warning = check_test_classes(classes.labels, tested.labels, test.files[0])
+    if warning:
+        console.warn(warning)
+    return int(tested.counts[np.isin(tested.labels, classes.labels)].sum())

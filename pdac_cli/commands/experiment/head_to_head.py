@@ -19,6 +19,7 @@ from pdac_cli.engine.resources import PeakMemory
 from pdac_cli.engine.sources import MemorySource
 from pdac_cli.errors import DataError
 from pdac_cli.files.features import open_features
+from pdac_cli.metrics import check_test_classes
 from pdac_cli.options.heads import Classifier
 from pdac_cli.options.select import Allocation, SelectOptions
 from pdac_cli.options.shared import InputOptions, RunOptions
@@ -139,7 +140,11 @@ def _loaded(path: str, test: str | None) -> TrialData:
         rows, tested = rows.of(np.flatnonzero(~apart)), rows.of(np.flatnonzero(apart))
     if not len(rows.y) or not len(tested.y):
         raise DataError(f"{test or path}: too few rows to choose from and to test on; expected some of each")
-    return TrialData(rows, MemorySource(tested.h, tested.y))
+    labels = np.unique(rows.y)
+    if test is not None:
+        check_test_classes(labels, np.unique(tested.y), test)
+    known = np.isin(tested.y, labels)
+    return TrialData(rows, MemorySource(tested.h[known], tested.y[known]))
 
 
 def _read(path: str) -> tuple[Labelled, tuple[str, ...] | None]:

@@ -24,7 +24,7 @@ from pdac_cli.errors import DataError, Stopped
 from pdac_cli.files.results.runs import RunFolder, SeedFolder, last_name, new_name, open_run
 from pdac_cli.learning.data.samples import Samples, first_rows
 from pdac_cli.learning.data.tasks import Task, order_classes, split_tasks
-from pdac_cli.learning.devices import choose_device
+from pdac_cli.learning.devices import autocast, choose_device
 from pdac_cli.learning.learner import Learner, set_threads
 from pdac_cli.learning.loop import Schedule, learn
 from pdac_cli.learning.networks.checkpoints import Checkpoint
@@ -86,6 +86,7 @@ def run(options: TrainOptions, console: Console | None = None) -> TrainSummary |
         if alone:
             check_effect(options, samples)
         experiment = Experiment(options, samples.to(device), init, ranks, stopping, console)
+        _check_seeds(experiment)
         config = config_of(options, samples, methods, device.type, ranks.world)
         with _folder(options, config, ranks) as folder:
             results = _all_seeds(experiment, methods, folder)
@@ -106,6 +107,25 @@ def _folder(options: TrainOptions, config: dict[str, object], ranks: Ranks) -> I
     with open_run(path, config, options.resume, options.run.force) as folder:
         ranks.shared(path)
         yield folder
+
+
+def _check_seeds(experiment: Experiment) -> None:
+    """Refuse, before anything is made, what no seed could be run with."""
+    options = experiment.options
+    autocast(experiment.samples.x.device, options.learning.amp)
+    for seed in range(options.seed, options.seed + options.seeds):
+        _tasks(experiment, seed)
+
+
+def _tasks(experiment: Experiment, seed: int) -> list[Task]:
+    """Return the tasks of a seed."""
+    options, samples = experiment.options, experiment.samples
+    labels = order_classes(samples.labels, options.class_order, seed)
+    y, y_test = samples.y.cpu().numpy(), samples.y_test.cpu().numpy()
+    tasks = split_tasks(y, y_test, labels, options.tasks, options.imbalance, seed)
+    if samples.how is not None and min(len(task.train) for task in tasks) < _FEWEST_IMAGES:
+        raise DataError("a task has a single training image; expected two or more, for a batch to have a variance")
+    return tasks
 
 
 def _all_seeds(experiment: Experiment, methods: Methods, folder: RunFolder) -> list[SeedResult]:
@@ -148,11 +168,7 @@ def _seed(
     done = ranks.shared(place.result())
     if done is not None:
         return stored_result(done, place.path)
-    labels = order_classes(samples.labels, options.class_order, seed)
-    y, y_test = samples.y.cpu().numpy(), samples.y_test.cpu().numpy()
-    tasks = split_tasks(y, y_test, labels, options.tasks, options.imbalance, seed)
-    if samples.how is not None and min(len(task.train) for task in tasks) < _FEWEST_IMAGES:
-        raise DataError("a task has a single training image; expected two or more, for a batch to have a variance")
+    tasks = _tasks(experiment, seed)
     learner = _learner(experiment, seed)
     memory = _memory(experiment, name, method, seed, tasks, place)
     checkpoint = ranks.shared(place.checkpoint())

@@ -17,6 +17,7 @@ from pdac_cli.learning.data.datasets import open_dataset, open_folder, scheme_of
 from pdac_cli.learning.data.images import ArrayImages, Images, encoded
 from pdac_cli.learning.data.samples import LoadedPart, Samples, join, load_features, load_images, preprocessing_of
 from pdac_cli.learning.networks.checkpoints import Checkpoint, load_checkpoint
+from pdac_cli.metrics import check_test_classes
 from pdac_cli.options.extract import Split
 from pdac_cli.options.shared import InputOptions
 from pdac_cli.options.train_cl import TrainOptions
@@ -74,7 +75,17 @@ def _features(options: TrainOptions, console: Console) -> Samples:
         train, test = _chosen(train, ~out), _chosen(train, out)
     else:
         console.note("note: no test rows in the data; a fifth of every class is held out for testing")
+    _check_test(train, test, options, console)
     return join(train, test, fingerprint, files, total, None)
+
+
+def _check_test(train: LoadedPart, test: LoadedPart | None, options: TrainOptions, console: Console) -> None:
+    """Refuse test rows that lack classes; say which of them are left out."""
+    if test is not None and test.label_names == train.label_names:
+        where = options.test or options.data[0]
+        warning = check_test_classes(np.unique(train.labels), np.unique(test.labels), where)
+        if warning:
+            console.warn(warning)
 
 
 def _read_features(paths: tuple[str, ...], console: Console) -> tuple[LoadedPart, str, tuple[str, ...], int]:
@@ -103,6 +114,7 @@ def _images(options: TrainOptions, init: Checkpoint | None, console: Console) ->
         loaded_test = None if test is None else load_images(test.images, test.rows, geometry)
         how = preprocessing_of(kind, channels, resize, meta, loaded.x)
         how = replace(how, resize=geometry.resize, crop=geometry.crop)  # already done
+        _check_test(loaded, loaded_test, options, console)
         return join(loaded, loaded_test, train.images.digest[:32], train.files, train.total, how)
 
 

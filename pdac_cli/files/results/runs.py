@@ -11,12 +11,12 @@ import json
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pdac_cli.errors import DataError, StorageError, UsageError
+from pdac_cli.errors import DataError, PdacError, Stopped, StorageError, UsageError
 from pdac_cli.storage.atomic import storage_errors, write_bytes
 from pdac_cli.storage.json_files import parse_json
 from pdac_cli.storage.locks import exclusive
@@ -95,6 +95,7 @@ class RunFolder:
 def open_run(path: Path, config: Mapping[str, Any], resume: bool, force: bool) -> Iterator[RunFolder]:
     """Make the folder, or with `resume` go on in it if it was made by the same settings; one process at a time."""
     config = dict(json.loads(json.dumps({"format": FORMAT, **config})))
+    made = not path.exists()
     with storage_errors(path):
         path.mkdir(parents=True, exist_ok=True)
     with exclusive(path / _LOCK, path):
@@ -112,7 +113,23 @@ def open_run(path: Path, config: Mapping[str, Any], resume: bool, force: bool) -
                 _clear(path)
             if not (exists and resume):
                 write_json(path / CONFIG, config)
-            yield RunFolder(path)
+            try:
+                yield RunFolder(path)
+            except PdacError as problem:
+                if not resume and not isinstance(problem, Stopped):
+                    _remove_unused(path, made)
+                raise
+
+
+def _remove_unused(path: Path, made: bool) -> None:
+    """Remove what a run has made that ended before it had anything to keep: the corrected command may begin anew."""
+    if any(entry.is_file() for entry in path.glob("*/seed-*/*")):
+        return
+    _clear(path)
+    if made:
+        (path / _LOCK).unlink(missing_ok=True)
+        with suppress(OSError):  # others' files stay, and so does the folder then
+            path.rmdir()
 
 
 def read_results(path: Path) -> dict[str, Any]:

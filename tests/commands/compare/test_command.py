@@ -149,3 +149,27 @@ def test_one_class_in_a_selection_is_a_head_that_answers_it(pdac, tmp_path):
     ).json  # fmt: skip
     assert found["lines"][0]["accuracy"] == 0.25
     assert found["lines"][0]["coverage"] == 0.25
+
+
+@pytest.mark.parametrize("arguments", [("--budget", 15, "--methods", "kcenter"), ("--curve", "--methods", "kcenter")])
+def test_rows_of_other_classes_measure_nothing(pdac, files, arguments):
+    """Labels counted from 1 are refused before any work; rows of classes that are not learned are left out."""
+    train, test = files
+    with h5py.File(test, "a") as file:
+        file["labels"][:] += 1
+    found = pdac("compare", train, "--test", test, *arguments)
+    assert found.code == 3
+    assert "has no test rows of 1 of the 3 classes (class 0)" in found.err
+    assert "they look like the same labels counted from 1, not 0" in found.err
+    with h5py.File(test, "a") as file:
+        file["labels"][:] = np.arange(90) % 3
+    before = pdac("compare", train, "--test", test, *arguments, "--json").json
+    with h5py.File(test, "a") as file:
+        h, y = file["features"][:], file["labels"][:]
+        del file["features"], file["labels"]
+        file["features"], file["labels"] = np.concatenate([h, h[:9] + 50]), np.concatenate([y, np.full(9, 7)])
+    after = pdac("compare", train, "--test", test, *arguments, "--json")
+    assert "rows of class 7 are left out of the test" in after.err
+    assert after.json["test_rows"] == before["test_rows"] == 90
+    if "lines" in before:
+        assert after.json["lines"][0]["accuracy"] == before["lines"][0]["accuracy"]

@@ -352,6 +352,9 @@ def test_names_are_numbered_and_nothing_is_overwritten(pdac, features, tmp_path,
         (("FEATURES", "--tasks", "9"), 2, "--tasks is 9 and there are 4 classes"),
         (("FEATURES", "--density", "class", "--dim", "40"), 2, "--dim is 40"),
         (("FEATURES", "--lr", "0"), 2, "--lr is 0"),
+        (("FEATURES", "--class-order", "1,2"), 2, "--class-order lists 2 labels; expected each of the 4"),
+        (("FEATURES", "--test", "ONE"), 3, "one.h5: has no test rows of 2 of the 4 classes (classes 0, 5); expected"),
+        (("FEATURES", "--width", "8", "--pad", "2"), 2, "--width and --pad have no effect on this run; they belong to"),
         (("FEATURES", "--imbalance", "0"), 2, "--imbalance is 0"),
         (("FEATURES", "--init", "IMAGES"), 4, "not a checkpoint"),
         (("IMAGES", "--hidden", "8"), 2, "--hidden has no effect on this run; it belongs to features"),
@@ -366,9 +369,12 @@ def test_names_are_numbered_and_nothing_is_overwritten(pdac, features, tmp_path,
 )
 def test_what_bad_input_gets(pdac, features, images, tmp_path, monkeypatch, arguments, code, message):
     monkeypatch.chdir(tmp_path)
-    names = {"FEATURES": str(features), "IMAGES": str(images)}
+    names = {"FEATURES": str(features), "IMAGES": str(images), "ONE": "one.h5"}
+    with h5py.File(features) as file, h5py.File("one.h5", "w") as one:
+        one["features"], one["labels"] = file["features"][:], file["labels"][:] + 1
     found = pdac("train-cl", *(names.get(argument, argument) for argument in arguments))
     assert (found.code, message in found.err) == (code, True), found.err
+    assert not Path("runs").exists() or not list(Path("runs").iterdir())  # the corrected command may take the name
     assert found.err.count("\n") <= 2
 
 
