@@ -82,9 +82,7 @@ def open_comparison(options: CompareOptions, console: Console) -> Iterator[OpenC
         # Half of the memory is for the rows that selections are measured by, half for the methods.
         plan = replace(whole, memory=whole.memory // 2)
         classes = count_classes(source, plan, options.input)
-        test_rows = (
-            None if test is None else _check_test(test, classes, count_classes(test, plan, options.input), console)
-        )
+        test_rows = None if test is None else _check_test(test, classes, plan, options, console)
         budgets = budgets_of(options, classes)
         too_many = [budget for budget in budgets if budget > classes.total]
         if too_many:
@@ -204,8 +202,9 @@ def _open_test(stack: ExitStack, source: FeatureSet, options: CompareOptions, co
     return test
 
 
-def _check_test(test: FeatureSet, classes: Classes, tested: Classes, console: Console) -> int:
+def _check_test(test: FeatureSet, classes: Classes, plan: Plan, options: CompareOptions, console: Console) -> int:
     """Return how many rows can be tested on; refuse a test part that lacks classes."""
+    tested = count_classes(test, plan, options.input)
     warning = check_test_classes(classes.labels, tested.labels, test.files[0])
     if warning:
         console.warn(warning)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -64,7 +63,7 @@ class ExtractSummary:
 def run(options: ExtractOptions) -> ExtractSummary:
     """Run the network over the images and write features, labels, logits and ids."""
     console = Console.of(options.run)
-    with ExitStack() as stack, stop_requests((signal.SIGTERM,)) as stopping:
+    with ExitStack() as stack, stop_requests() as stopping:
         job = open_job(options, stack, console)
         _check_space(options, job)
         start, stop = job.place.start, job.place.stop

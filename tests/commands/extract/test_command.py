@@ -301,10 +301,11 @@ def interrupted_after(monkeypatch: pytest.MonkeyPatch, count: int, number: int) 
     monkeypatch.setattr(Extractor, "batches", interrupted)
 
 
-def test_sigterm_finishes_the_batch_and_a_rerun_goes_on(pdac, tmp_path, undisturbed):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_finishes_the_batch_and_a_rerun_goes_on(pdac, tmp_path, undisturbed, number):
     out = tmp_path / "feats.h5"
     with pytest.MonkeyPatch.context() as patch:
-        interrupted_after(patch, 7, signal.SIGTERM)
+        interrupted_after(patch, 7, number)
         result = pdac(*DIGITS, "-o", out, "--batch-size", 100, "-q")
     assert result.code == 6
     assert result.err == (
@@ -316,21 +317,6 @@ def test_sigterm_finishes_the_batch_and_a_rerun_goes_on(pdac, tmp_path, undistur
     assert (result.code, result.json["resumed"]) == (0, 700)
     assert out.read_bytes() == undisturbed
     assert left_beside(out) == []
-
-
-def test_sigint_ends_with_130_and_leaves_no_temporaries(pdac, tmp_path, monkeypatch, undisturbed):
-    out = tmp_path / "feats.h5"
-    monkeypatch.setattr(extract, "_PART_SECONDS", 0.0)  # every batch is a part
-    with pytest.MonkeyPatch.context() as patch:
-        interrupted_after(patch, 3, signal.SIGINT)
-        assert pdac(*DIGITS, "-o", out, "--batch-size", 100).code == 130
-    assert sorted(path.name for path in (tmp_path / "feats.h5.parts").iterdir()) == [
-        "manifest.json",
-        "rows-000000000000-000000000100.npz",
-        "rows-000000000100-000000000200.npz",
-    ]
-    assert pdac(*DIGITS, "-o", out, "--batch-size", 100).code == 0
-    assert out.read_bytes() == undisturbed
 
 
 @pytest.fixture
