@@ -16,6 +16,7 @@ from pdac_cli.files.index.index_file import format_text, index_suffix, read_inde
 from pdac_cli.options.cluster import ClusterOptions
 from pdac_cli.options.select import Printed, SelectOptions
 from pdac_cli.options.shared import RunOptions
+from pdac_cli.pipeline.advice import advice
 from pdac_cli.pipeline.clustering import clustered
 from pdac_cli.pipeline.placing import engine_of
 from pdac_cli.pipeline.row_access import open_input, report_unused_rows
@@ -123,6 +124,9 @@ def run(options: SelectOptions) -> SelectSummary:
             chosen = choose(rows, before, options, method, make_plan(options.input, options.run, engine), console)
             report_unused_rows(source, options.input, console)
             source.check_unchanged()
+    better = advice(options, chosen)
+    if better is not None:
+        console.note(better)
     if options.output:
         write_index(chosen.index, options.output, options.run.force, by_id)
     elif not options.run.json:

@@ -26,6 +26,8 @@ class AboutMethod:
     logits: bool = False  # needs the network's logits, or --head
     random: bool = True  # another seed gives another answer
     weighs: bool = False  # stored rows are given up by weights, which --eviction makes
+    outdone: bool = False  # by the default, for heads trained on up to 20 rows a class, on every set measured
+    draws: bool = False  # by density, to which --density, --steer and --temperature belong
 
     def text(self) -> str:
         """Return it for help: what it does, and below it the cost."""
@@ -37,8 +39,9 @@ ABOUT: Mapping[str, AboutMethod] = {
         "draw in proportion to the density, steered by the rows kept already",
         "products n x D x D and n x D x C, then m of 20,000 x D",
         weighs=True,
+        draws=True,
     ),
-    "uniform": AboutMethod("draw uniformly at random", "nothing"),
+    "uniform": AboutMethod("draw uniformly at random", "nothing", outdone=True),
     "least-error": AboutMethod(
         "rows from which a linear classifier errs least over the whole density",
         f"a product n x D x D, then m of {LEAST_ERROR_CANDIDATES:,} x D",
@@ -70,9 +73,9 @@ ABOUT: Mapping[str, AboutMethod] = {
         f"a product n x D x D, then m of {LEAST_ERROR_CANDIDATES:,} x D",
         random=False,
     ),
-    "hardest": AboutMethod("largest cross-entropy", "one pass", logits=True, random=False, weighs=True),
+    "hardest": AboutMethod("largest cross-entropy", "one pass", outdone=True, logits=True, random=False, weighs=True),
     "highest-prob": AboutMethod(
-        "largest probability of the true class", "one pass", logits=True, random=False, weighs=True
+        "largest probability of the true class", "one pass", outdone=True, logits=True, random=False, weighs=True
     ),
     "ocs": AboutMethod(
         "gradients near the mean, unlike each other, like the buffer's (OCS)",
@@ -105,6 +108,13 @@ ABOUT: Mapping[str, AboutMethod] = {
         random=False,
     ),
 }
+
+
+# What is said where labels look clean and there are rows enough of every class.
+CLEAN_SETS = (
+    "with labels as clean as these and 20 rows a class, --method least-error was up to 0.8 points better for linear "
+    "classifiers on CIFAR-10 and equal on two other sets"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
