@@ -24,7 +24,7 @@ from pdac_cli.options.declare import build, declared
 from pdac_cli.options.fit import FitOptions
 from pdac_cli.options.methods import ABOUT
 from pdac_cli.options.select import SelectOptions
-from pdac_cli.options.shared import InputOptions, RunOptions, VerbOptions
+from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions, VerbOptions
 from pdac_cli.options.stream import StreamOptions
 from pdac_cli.options.verify import VerifyOptions
 from pdac_cli.pipeline.fitting import DensitySetup, fit_source
@@ -34,8 +34,7 @@ from pdac_cli.selection.methods import method_named
 INPUT_OPTIONS = (  # recorded where they were given
     "features_key", "labels_key", "labels", "no_labels", "ids_key", "drop_nonfinite", "ignore_label",
 )  # fmt: skip
-_RENAMED = {"density": "density_kind", **{f"density.{name}": name for name in ("dim", "components", "iterations",
-            "ridge", "tol", "solver", "normalize")}}  # fmt: skip
+_RENAMED = {"density": "density_kind", **{f"density.{one.name}": one.name for one in fields(DensityOptions)}}
 _TOLERANCE = 1e-6  # relative, of densities; another machine rounds otherwise
 
 
