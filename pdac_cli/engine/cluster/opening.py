@@ -11,7 +11,7 @@ import socket
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -59,7 +59,7 @@ def connected(options: ClusterOptions, jobs: int, console: Console) -> Iterator[
     with ExitStack() as stack:
         stack.enter_context(_quiet())
         client, local = _client(options, jobs, stack, console)
-        stack.callback(client.close, timeout=_CLOSE_SECONDS)
+        stack.callback(_close, client)
         workers = Workers(client, options.worker_timeout)
         stack.callback(workers.cancel)
         stack.enter_context(handled((signal.SIGTERM, signal.SIGUSR1), _stop))
@@ -67,6 +67,12 @@ def connected(options: ClusterOptions, jobs: int, console: Console) -> Iterator[
         workers.wait_for_one()
         _check_versions(client)
         yield workers, local
+
+
+def _close(what: Any) -> None:
+    """Let go of a client or a cluster; one that takes its time does not make an error of work that is done."""
+    with suppress(Exception):
+        what.close(timeout=_CLOSE_SECONDS)
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:
@@ -84,7 +90,7 @@ def _client(options: ClusterOptions, jobs: int, stack: ExitStack, console: Conso
             memory_limit=0,
             silence_logs=logging.CRITICAL,
         )
-        stack.callback(made.close, timeout=_CLOSE_SECONDS)
+        stack.callback(_close, made)
         return Client(made, set_as_default=False), True
     if options.cluster is not None:
         return Client(_slurm(stack), set_as_default=False), False
@@ -112,7 +118,7 @@ def _slurm(stack: ExitStack) -> Any:
         raise UsageError("--cluster slurm needs dask-jobqueue; expected it; pip install 'pdac-cli[cluster]'") from None
     try:
         made = SLURMCluster()
-        stack.callback(made.close, timeout=_CLOSE_SECONDS)
+        stack.callback(_close, made)
         workers = dask.config.get("jobqueue.slurm.pdac-workers", None)
         made.scale(jobs=int(workers)) if workers else made.adapt(minimum_jobs=1, maximum_jobs=64)
     except (ValueError, TypeError, OSError, RuntimeError) as problem:
