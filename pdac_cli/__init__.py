@@ -10,6 +10,8 @@ from typing import Any
 __version__ = "0.1.0"
 
 _MODULES = {
+    "AvalancheExemplars": "learning.avalanche",
+    "AvalancheStorage": "learning.avalanche",
     "CoresetSelector": "api.selector",
     "FeatureSet": "files.featureset",
     "InputError": "api.messages",

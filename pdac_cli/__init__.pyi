@@ -9,6 +9,8 @@ from pdac_cli.api.streaming import StreamingSelector as StreamingSelector
 from pdac_cli.api.subsets import coreset_subset as coreset_subset
 from pdac_cli.errors import PdacError as PdacError
 from pdac_cli.files.featureset import FeatureSet as FeatureSet
+from pdac_cli.learning.avalanche import AvalancheExemplars as AvalancheExemplars
+from pdac_cli.learning.avalanche import AvalancheStorage as AvalancheStorage
 from pdac_cli.learning.replay import ReplayBatchSampler as ReplayBatchSampler
 from pdac_cli.learning.replay import ReplayBuffer as ReplayBuffer
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import signal
 import sys
@@ -16,6 +17,7 @@ from pdac_cli import cli
 from tests.oracles import clustered
 
 SAMPLE = Path(__file__).parent.parent / "sample_data" / "digits.h5"
+STAND_INS = Path(__file__).parent / "stand_ins"
 
 
 @dataclass(frozen=True)
@@ -84,3 +86,10 @@ def few_steps(monkeypatch):
     ):
         for name, value in steps.items():
             monkeypatch.setattr(module, name, value)
+
+
+@pytest.fixture
+def avalanche(monkeypatch):
+    """Avalanche where it is installed, else its published interface."""
+    if importlib.util.find_spec("avalanche") is None:
+        monkeypatch.syspath_prepend(STAND_INS)

@@ -14,15 +14,22 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from pdac_cli.api.checked import checked_features
-from pdac_cli.api.choosing import Selected, select
+from pdac_cli.api.choosing import NAMES, Selected, select
 from pdac_cli.api.kept import KeptRows
 from pdac_cli.api.messages import FORGOTTEN, PdacWarning, python_messages
 from pdac_cli.api.rows import is_files, is_on_disk
 from pdac_cli.arrays import Array
 from pdac_cli.files.featureset import FeatureSet
 from pdac_cli.files.index.index_file import Index, index_suffix, write_index
+from pdac_cli.options.checks import check_value
+from pdac_cli.options.declare import declared
 from pdac_cli.options.methods import DRAWN
+from pdac_cli.options.select import Allocation, SelectOptions
+from pdac_cli.pipeline.replay_buffer import shortened
 from pdac_cli.selection.interface import Reference
+from pdac_cli.selection.methods import method_named
+
+BUDGET = next(one for one in declared(SelectOptions) if one.name == "budget")
 
 
 class CoresetSelector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -115,6 +122,7 @@ class CoresetSelector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    index_: Index
     _gradients: dict[tuple[int, int], tuple[Array, Array]]  # features and residuals of stored rows, by task and row
     _values: dict[str, Any] | None  # what the caller calls the classes, by their names; None: they are numbers
 
@@ -158,6 +166,17 @@ class CoresetSelector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         with python_messages():
             index_suffix(Path(path))
             write_index(self.index_, Path(path), force)
+
+    def resize(self, budget: int) -> Self:
+        """Change the budget; where more rows are kept, every task gives up its last ones, in proportion."""
+        self.budget = budget
+        with python_messages(NAMES):
+            check_value(BUDGET, budget)
+            if hasattr(self, "index_") and len(self.index_.row) > budget:
+                allocation = method_named(self.method).allocation
+                given = allocation if self.allocation is None else Allocation(self.allocation)
+                self.index_ = shortened(self.index_, budget, given)
+        return self
 
     @property
     def buffer_(self) -> KeptRows:

@@ -76,6 +76,16 @@ def shrink_buffer(
     return ShrunkBuffer(task, budget, _take(before, np.concatenate([np.empty(0, np.int64), *stay])))
 
 
+def shortened(index: Index, budget: int, allocation: Allocation) -> Index:
+    """Return a buffer that is to be smaller without a new task: each task keeps the beginning of its list, Eq. (12)."""
+    tasks, stored = np.unique(index.task, return_counts=True)
+    stay = []
+    for task, keep in zip(tasks, task_budgets(budget, stored).tolist(), strict=True):
+        members = np.flatnonzero(index.task == task)
+        stay.append(members[keep_beginning(index.label[members], keep, allocation)])
+    return _take(index, np.concatenate(stay))
+
+
 def join(earlier: Index, new: Index) -> Index:
     """Return the buffer with a new task's rows after those that stay; settings are those of the newest call."""
     columns: dict[str, Any] = {name: np.concatenate([getattr(earlier, name), getattr(new, name)]) for name in _COLUMNS}

@@ -12,7 +12,10 @@ import pytest
 
 import pdac_cli
 
+pytestmark = pytest.mark.usefixtures("avalanche")
 PUBLIC = [
+    "AvalancheExemplars",
+    "AvalancheStorage",
     "CoresetSelector",
     "FeatureSet",
     "InputError",

@@ -1,0 +1,1 @@
+"""What our adapters use of Avalanche's published interface (0.6), where it is not installed."""
