@@ -6,7 +6,7 @@ from typing import Any
 
 from sklearn.utils.validation import validate_data
 
-from pdac_cli.api.messages import InputError
+from pdac_cli.api.messages import InputError, python_messages
 from pdac_cli.api.rows import feature_array, is_files, is_on_disk
 from pdac_cli.files.featureset import FeatureSet
 
@@ -22,7 +22,8 @@ def checked_features(estimator: Any, X: Any, *, reset: bool) -> Any:
             note_width(estimator, int(X.shape[1]), reset=reset)
         return X
     if hasattr(X, "toarray") or hasattr(X, "detach"):  # sparse matrices are refused there, tensors made arrays
-        X = feature_array(X, "X")
+        with python_messages():
+            X = feature_array(X, "X")
     return validate_data(estimator, X, reset=reset, dtype="numeric")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 
@@ -43,16 +43,19 @@ def in_python(text: str, names: Mapping[str, str] = NO_NAMES) -> str:
 
     def named(found: re.Match[str]) -> str:
         flag, value = found[1], found[2]
-        one = _by_flag().get(flag)
-        if one is None:
+        several = _by_flag().get(flag)
+        if several is None:
             return found[0]
+        one = next((one for one in several if value is not None and _fits(one, value)), several[0])
         name = names.get(one.name, one.name)
-        if one.is_switch:
+        if one.is_switch and value not in ("is", "has"):
             given = flag == one.flags[0].partition("/")[0]
             return f"{name}={given}{'' if value is None else f' {value}'}"
         if value is None:
             return name
-        return f"{name}={value!r}" if _is_text(one, value) else f"{name}{'=' if _fits(one, value) else ' '}{value}"
+        if not _fits(one, value):
+            return f"{name} {value}"
+        return f"{name}={value}" if one.kind in (int, float) and one.about.parse is None else f"{name}={value!r}"
 
     return _FLAG.sub(named, text)
 
@@ -76,14 +79,14 @@ def python_messages(names: Mapping[str, str] = NO_NAMES) -> Iterator[Silent]:
 
 
 @cache
-def _by_flag() -> Mapping[str, Declared]:
-    """Return the options that messages may speak of, by every way to write their flags."""
-    found: dict[str, Declared] = {}
+def _by_flag() -> Mapping[str, Sequence[Declared]]:
+    """Return the options that messages may speak of, by every way to write their flags: verbs share some."""
+    found: dict[str, list[Declared]] = {}
     for kind in (SelectOptions, StreamOptions, FitOptions):
         for one in declared(kind):
             for flag in one.flags:
                 for part in flag.split("/"):
-                    found.setdefault(part, one)
+                    found.setdefault(part, []).append(one)
     return found
 
 
@@ -91,14 +94,10 @@ def _fits(one: Declared, value: str) -> bool:
     """Whether a word after a flag is a value of it, and not the sentence going on."""
     if one.choices:
         return value in one.choices
-    if one.kind not in (int, float):
+    if one.kind not in (int, float) and one.about.parse is None:
         return False
     try:
         value_of(one, value)
     except UsageError:
         return False
     return True
-
-
-def _is_text(one: Declared, value: str) -> bool:
-    return bool(one.choices) and value in one.choices

@@ -173,7 +173,7 @@ class ProjectedGaussianMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         known = np.minimum(codes, len(self.classes_) - 1)
         odd = self.classes_[known] != found
         if odd.any():
-            raise InputError(f"y has {found[np.argmax(odd)]!r}; expected labels that were fitted")
+            raise InputError(f"y has {found[odd].tolist()[0]!r}; expected labels that were fitted")
         return log_of_class(self._fitted().model, h, codes)
 
     def predict_log_proba(self, X: Any) -> Array:
@@ -246,7 +246,7 @@ class ProjectedGaussianMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         """v, the variance outside the projections."""
         stored = self._fitted()
         if self._stream is not None:
-            return rest_variance(stored.model, self._stream.total())
+            return self._stream.rest()
         if stored.space is not None:
             moments = stored.space.moments
             return rest_variance(stored.model, float(np.trace(moments.scatter)) / float(moments.counts.sum()))

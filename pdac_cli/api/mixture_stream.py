@@ -9,7 +9,7 @@ import numpy as np
 
 from pdac_cli.api.labels import encoded
 from pdac_cli.arrays import Array
-from pdac_cli.density.streaming import StreamedClass, add_rows, mean_squared_distance, new_class, to_model
+from pdac_cli.density.streaming import StreamedClass, add_rows, new_class, to_model, variance_outside
 from pdac_cli.errors import DataError
 from pdac_cli.files.results.model import StoredModel
 from pdac_cli.options.stream import StreamDensityOptions
@@ -47,9 +47,9 @@ class MixtureStream:
         """Return the labels seen, ascending."""
         return np.array(sorted(self.classes))
 
-    def total(self) -> float:
-        """Return the mean squared distance of the rows from the means of their classes."""
-        return mean_squared_distance(list(self.classes.values()), self.options)
+    def rest(self) -> float:
+        """Return the variance outside the projections."""
+        return variance_outside(list(self.classes.values()), self.options)
 
     def stored(self, normalize: bool) -> StoredModel:
         """Return the densities as an ordinary model, its classes in the order of their labels."""

@@ -160,15 +160,18 @@ def to_model(classes: Sequence[StreamedClass], options: StreamDensityOptions) ->
     return model
 
 
-def mean_squared_distance(classes: Sequence[StreamedClass], options: StreamDensityOptions) -> float:
-    """Return the mean squared distance of all rows seen from the means of their classes."""
-    total = 0.0
+def variance_outside(classes: Sequence[StreamedClass], options: StreamDensityOptions) -> float:
+    """Return the variance of all rows seen in a direction outside their class's projection, pooled over the classes."""
+    outside = directions = 0.0
     for known in classes:
         copy = replace(known, moments=deepcopy(known.moments), pending=list(known.pending))
         if copy.pending:
             _fold(copy, np.concatenate(copy.pending), options)
-        total += copy.moments.total() * copy.unit**2
-    return total / sum(known.seen for known in classes)
+        dims = 0 if known.fitted is None else known.fitted.dims
+        inside = copy.moments.count * float(copy.moments.decomposition(options.dim)[0][:dims].sum()) if dims else 0.0
+        outside += max(copy.moments.total() - inside, 0.0) * copy.unit**2
+        directions += copy.moments.count * (len(copy.moments.mean) - dims)
+    return outside / directions if outside > 0 else 1.0
 
 
 @dataclass(frozen=True)
