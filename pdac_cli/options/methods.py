@@ -110,13 +110,6 @@ ABOUT: Mapping[str, AboutMethod] = {
 }
 
 
-# What is said where labels look clean and there are rows enough of every class.
-CLEAN_SETS = (
-    "with labels as clean as these and 20 rows a class, --method least-error was up to 0.8 points better for linear "
-    "classifiers on CIFAR-10 and equal on two other sets"
-)
-
-
 @dataclass(frozen=True, kw_only=True)
 class MaxherdingOptions(Options):
     """MaxHerding's."""

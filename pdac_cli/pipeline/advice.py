@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from pdac_cli.options.methods import ABOUT, CLEAN_SETS
+from pdac_cli.options.methods import ABOUT
 from pdac_cli.options.select import DensityKind, SelectOptions
 from pdac_cli.pipeline.selecting import Chosen
 
-_CLEAN, _MANY = 0.01, 20  # an estimated share of wrong labels that is none; rows a class that are many
+_MANY = 20  # rows a class up to which some methods were measured to be poorer everywhere
 
 
 def advice(options: SelectOptions, chosen: Chosen) -> str | None:
@@ -24,10 +24,6 @@ def advice(options: SelectOptions, chosen: Chosen) -> str | None:
         return _poorer("rows dense within their own class")
     if about.outdone and each <= _MANY:
         return _poorer(f"up to {_MANY} rows a class by {options.method}")
-    found = chosen.answer.suspects
-    at_once = options.task is None and options.buffer is None
-    if about.draws and at_once and found is not None and found.share < _CLEAN and each >= _MANY:
-        return f"note: {CLEAN_SETS}"
     return None
 
 
