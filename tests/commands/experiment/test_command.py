@@ -430,9 +430,9 @@ def test_presets_are_the_papers_runs_by_its_printed_rule(name, scale):
         if unit.label == "uniform":
             assert given["allocation"] is Allocation.JOINT
         if unit.label in ("spdac", "spdac-density"):
-            stream = (given["method"], given["acceptance"], given["window"], given["step_rows"], given["updates"])
+            stream = (given["method"], given["acceptance"], given["allocation"], given["step_rows"], given["updates"])
             rule = Acceptance.PAPER if unit.label == "spdac" else Acceptance.DENSITY
-            assert stream == ("spdac", rule, 0, 1, Updates.PRINTED)
+            assert stream == ("spdac", rule, Allocation.JOINT, 1, Updates.PRINTED)
         if scale is Scale.FULL:
             assert given["width"] == 64
             assert given.get("epochs", 10) == 10
