@@ -38,6 +38,7 @@ class Purpose(IntEnum):
     POOL = 50  # which rows a seed of a head-to-head may choose from
     CORRUPT = 51  # which labels are replaced
     WRONG_LABEL = 52  # by which
+    LIFT = 53  # weights of random features
     SEEDING = 30  # k-means++
     FILL = 31  # places a method has left over
     BATCH = 32  # dealing rows into mini-batches

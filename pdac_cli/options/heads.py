@@ -1,4 +1,4 @@
-"""What a selection is tried on and tested by: heads, what is done to the labels, and how many rows a class."""
+"""Heads that are trained on selections or learn tasks; what is done to the rows, and how many rows a class."""
 
 from __future__ import annotations
 
@@ -30,6 +30,23 @@ class Corruption(StrEnum):
     CONFUSED_20 = "confused-20"  # per cent replaced by the class whose mean is nearest
     CONFUSED_40 = "confused-40"
     IMBALANCE_100 = "imbalance-100"  # the largest class has 100 times the rows of the smallest
+
+
+class HeadLearner(StrEnum):
+    """What learns the tasks."""
+
+    LINEAR = "linear"  # by gradient steps, with replay: the methods
+    FINETUNE = "finetune"  # the same without replay
+    NCM = "ncm"
+    SLDA = "slda"
+    RIDGE = "ridge"
+    RANPAC = "ranpac"
+    JOINT = "joint"
+
+    @property
+    def has_network(self) -> bool:
+        """Whether a network learns step by step; otherwise a head in closed form, or on all rows at once."""
+        return self in (HeadLearner.LINEAR, HeadLearner.FINETUNE)
 
 
 def per_class_option() -> object:

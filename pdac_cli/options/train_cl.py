@@ -13,6 +13,7 @@ from pdac_cli.options.checks import Options, did_you_mean, require
 from pdac_cli.options.declare import Applies, Panel, group, option
 from pdac_cli.options.effect import Reduced, used_by
 from pdac_cli.options.extract import Amp, amp_option, device_option, download_option
+from pdac_cli.options.heads import HeadLearner
 from pdac_cli.options.methods import ABOUT, DRAWN, MethodOptions, OwnOptions, StreamMethod
 from pdac_cli.options.select import (
     BY_CLASS,
@@ -155,6 +156,15 @@ class TrainOptions(VerbOptions):
         flags=("--method",), repeated=True, offered=tuple(dict.fromkeys([*ABOUT, *StreamMethod])),
         otherwise=f"{' and '.join(OFFLINE_METHODS)}; streaming: {' and '.join(STREAM_METHODS)}",
     )  # fmt: skip
+    learners: tuple[HeadLearner, ...] = option(
+        (HeadLearner.LINEAR,), help="linear: gradient steps with replay by each method; finetune: without replay; in "
+        "closed form, no buffer, on features: ncm (nearest mean), slda, ridge, ranpac; joint: all rows at once.",
+        panel=Panel.TASKS, flags=("--learner",), repeated=True,
+    )  # fmt: skip
+    random_features: int = option(
+        2000, help="--learner ranpac: width of its random layer; its authors take 10000.", panel=Panel.NETWORK,
+        minimum=1, maximum=50_000, expected="1 to 50,000 random features",
+    )  # fmt: skip
     reference: str | None = option(
         None, help="What the other methods are compared with.", panel=Panel.TASKS, metavar="NAME",
         otherwise=f"{' or '.join(REFERENCE_METHODS)}",
@@ -244,6 +254,13 @@ class TrainOptions(VerbOptions):
         """Refuse combinations that cannot be meant."""
         super().__post_init__()
         require(len(set(self.methods)) == len(self.methods), "--method names a method twice; expected each once")
+        require(
+            len(set(self.learners)) == len(self.learners) > 0, "--learner names a learner twice; expected each once"
+        )
+        require(
+            not self.methods or self.compare or HeadLearner.LINEAR in self.learners,
+            "--method names what is kept for replay, and no --learner replays; expected --learner linear among them",
+        )
         protocols = self._protocols()
         found = " and ".join(protocols)
         require(len(protocols) <= 1, f"--preset names {found}; expected one data set's protocol")
@@ -261,7 +278,7 @@ class TrainOptions(VerbOptions):
             _check_method(method, self.setting)
         if offline and DRAWN in self.compared_methods:
             self.draw.check(self.allocation)
-        names = self.compared_methods
+        names = self.compared
         known = self.compare or self.reference is None or self.reference in names
         near = did_you_mean(str(self.reference), names)
         require(known, f"--reference is {self.reference!r}; expected one of the methods: {', '.join(names)}{near}")
@@ -303,6 +320,12 @@ class TrainOptions(VerbOptions):
         if self.setting is not Setting.OFFLINE:
             return self.methods or STREAM_METHODS
         return self.methods or OFFLINE_METHODS
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The rows of the table: the methods where the linear head learns with replay, and the other learners."""
+        with_replay = self.compared_methods if HeadLearner.LINEAR in self.learners else ()
+        return *with_replay, *(one.value for one in self.learners if one is not HeadLearner.LINEAR)
 
     def _protocols(self) -> list[Preset]:
         return [preset for preset in self.presets if preset is not Preset.PAPER]

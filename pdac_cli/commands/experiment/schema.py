@@ -62,7 +62,7 @@ LEARNING = _hints(LearningOptions, ("init", "device"))
 SETTINGS = {one.name: one.hint for one in declared(MethodOptions)}
 OWN = {one.name: one.hint for one in declared(OwnOptions) if one.name not in SETTINGS}
 _OWN = ("data", "test", "output", "compare", "presets", "methods", "reference", "seeds", "seed", "resume", "download",
-        "learning", "draw", "density", "settings", "own", "run", "given")  # fmt: skip
+        "learners", "learning", "draw", "density", "settings", "own", "run", "given")  # fmt: skip
 RUN = {**_hints(TrainOptions, _OWN), "preset": Preset | None}
 _NOT_CHOICE = ("given", "input", "budgets", "methods", "seeds", "seed", "test", "output", "limit", "draw", "density",
                "run", "curve", "per_class", "classifier", "reach", "plot")  # fmt: skip

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pdac_cli.arrays import Tick
+from pdac_cli.commands.train_cl.closed_form import learn_closed_form
 from pdac_cli.commands.train_cl.data import open_samples
 from pdac_cli.commands.train_cl.methods import Methods, methods_of, reference_of
 from pdac_cli.commands.train_cl.offline_memory import ChosenMemory, MemoryWithWarnings, NoMemory
@@ -31,6 +32,7 @@ from pdac_cli.learning.networks.checkpoints import Checkpoint
 from pdac_cli.learning.networks.heads import new_network
 from pdac_cli.learning.parallel import Ranks, joined_ranks, local_device
 from pdac_cli.learning.progress import RunProgress
+from pdac_cli.options.heads import HeadLearner
 from pdac_cli.options.methods import StreamMethod
 from pdac_cli.options.select import Allocation, DrawOptions, SelectOptions, SteerBy
 from pdac_cli.options.stream import StreamAllocation, StreamRule
@@ -135,19 +137,21 @@ def _all_seeds(experiment: Experiment, methods: Methods, folder: RunFolder) -> l
     seeds = range(options.seed, options.seed + options.seeds)
     failed = threading.Event()
     watched = replace(experiment, stopping=lambda: failed.is_set() or experiment.stopping())
-    steps = len(samples.x) // options.learning.batch * (options.learning.epochs or 1) * len(methods) * len(seeds)
+    steps = (
+        len(samples.x) // options.learning.batch * (options.learning.epochs or 1) * len(options.compared) * len(seeds)
+    )
     with experiment.console.progress("training", steps) as tick:
 
         def work(job: tuple[int, str]) -> SeedResult:
             if experiment.ranks.world == 1 and watched.stopping():
                 raise Stopped(f"stopped before {job[1]}, seed {job[0]}; what is done is kept; add --resume to go on")
             try:
-                return _seed(watched, job[1], methods[job[1]], job[0], folder, tick)
+                return _seed(watched, job[1], methods.get(job[1]), job[0], folder, tick)
             except BaseException:
                 failed.set()  # the others need not go on; what they have done is kept
                 raise
 
-        jobs = [(seed, method) for seed in seeds for method in methods]
+        jobs = [(seed, method) for seed in seeds for method in options.compared]
         set_threads(sharing.threads)
         if sharing.runs == 1:
             return [work(job) for job in jobs]
@@ -160,26 +164,48 @@ def _all_seeds(experiment: Experiment, methods: Methods, folder: RunFolder) -> l
 
 
 def _seed(
-    experiment: Experiment, name: str, method: Method | StreamingMethod, seed: int, folder: RunFolder, tick: Tick
+    experiment: Experiment,
+    name: str,
+    method: Method | StreamingMethod | None,
+    seed: int,
+    folder: RunFolder,
+    tick: Tick,
 ) -> SeedResult:
-    """Return the results of one method with one seed, unless an earlier run has done it."""
-    options, ranks, samples, console = experiment.options, experiment.ranks, experiment.samples, experiment.console
+    """Return the results of one method, or a learner without one, with one seed, unless an earlier run has done it."""
+    options, ranks, samples = experiment.options, experiment.ranks, experiment.samples
     place = folder.seed(name, seed, make=ranks.first)
     done = ranks.shared(place.result())
     if done is not None:
         return stored_result(done, place.path)
     tasks = _tasks(experiment, seed)
+    supervisor = SeedSupervisor(place, experiment.stopping, tick)
+    if method is None and not HeadLearner(name).has_network:
+        progress, kept = learn_closed_form(name, options, samples, tasks, seed, supervisor)
+        return _finished(experiment, place, seed_result(name, seed, tasks, samples, progress, [], kept))
     learner = _learner(experiment, seed)
     memory = _memory(experiment, name, method, seed, tasks, place)
     checkpoint = ranks.shared(place.checkpoint())
     progress = RunProgress() if checkpoint is None else restored(checkpoint, place.path, learner, memory)
     epochs = options.learning.epochs or 1
-    learn(learner, tasks, memory, Schedule(seed, epochs, SeedSupervisor(place, experiment.stopping, tick)), progress)
-    result = seed_result(name, seed, tasks, samples, progress, memory.console.warnings)
-    if ranks.first:
+    learn(learner, tasks, memory, Schedule(seed, epochs, supervisor), progress)
+    kept = bytes_kept(learner, samples, 0 if method is None else options.budget)
+    warnings = memory.console.warnings
+    return _finished(experiment, place, seed_result(name, seed, tasks, samples, progress, warnings, kept))
+
+
+def _finished(experiment: Experiment, place: SeedFolder, result: SeedResult) -> SeedResult:
+    if experiment.ranks.first:
         place.finish(vars(result), result.csv())
-        console.note(result.line())
+        experiment.console.note(result.line())
     return result
+
+
+def bytes_kept(learner: Learner, samples: Samples, budget: int) -> int:
+    """Return the bytes of the network and of a full buffer: rows as they are held, and their classes."""
+    rows = min(budget, len(samples.x))
+    row = samples.x[0].numel() * samples.x.element_size() + samples.y.element_size()
+    state = learner.network.state_dict().values()
+    return int(rows * row + sum(tensor.numel() * tensor.element_size() for tensor in state))
 
 
 def _learner(experiment: Experiment, seed: int) -> Learner:
@@ -205,7 +231,7 @@ def _draw(options: TrainOptions, images: bool) -> tuple[DrawOptions, float]:
 def _memory(
     experiment: Experiment,
     name: str,
-    method: Method | StreamingMethod,
+    method: Method | StreamingMethod | None,
     seed: int,
     tasks: list[Task],
     place: SeedFolder,
@@ -213,7 +239,7 @@ def _memory(
     """Return the buffer that the method keeps."""
     options, ranks, samples = experiment.options, experiment.ranks, experiment.samples
     run = replace(options.run, quiet=True, device=None)
-    if options.budget == 0:
+    if options.budget == 0 or method is None:
         return NoMemory()
     if isinstance(method, Method):
         draw, temperature = _draw(options, samples.how is not None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pdac_cli.options.heads import HeadLearner
 from pdac_cli.options.methods import StreamMethod
 from pdac_cli.options.train_cl import REFERENCE_METHODS, Setting, TrainOptions
 from pdac_cli.selection.interface import Method
@@ -15,7 +16,9 @@ Methods = Mapping[str, Method | StreamingMethod]  # by name, in the order they a
 
 
 def methods_of(options: TrainOptions) -> Methods:
-    """Return the methods to run, by name."""
+    """Return the methods to run with replay, by name."""
+    if HeadLearner.LINEAR not in options.learners:
+        return {}
     if options.setting is Setting.OFFLINE:
         return {name: METHODS[name] for name in options.compared_methods}
     kind = options.draw.density_kind
@@ -24,7 +27,7 @@ def methods_of(options: TrainOptions) -> Methods:
 
 def reference_of(options: TrainOptions) -> str | None:
     """Return the method that the others are compared with: the one named, else the one that draws uniformly."""
-    return options.reference or reference_among(options.compared_methods)
+    return options.reference or reference_among(options.compared)
 
 
 def reference_among(methods: Sequence[str]) -> str | None:

@@ -7,13 +7,15 @@ from typing import Any
 
 from pdac_cli import __version__
 from pdac_cli.commands.train_cl.methods import Methods
-from pdac_cli.engine.resources import default_jobs
+from pdac_cli.console import size_text
+from pdac_cli.engine.resources import default_jobs, default_memory
 from pdac_cli.errors import UsageError
 from pdac_cli.learning.data.samples import Samples
 from pdac_cli.learning.devices import torch_version
 from pdac_cli.learning.networks.backbones import describe_state
 from pdac_cli.learning.networks.checkpoints import Checkpoint
 from pdac_cli.options.effect import refuse_given
+from pdac_cli.options.heads import HeadLearner
 from pdac_cli.options.methods import StreamMethod
 from pdac_cli.options.train_cl import (
     DEFAULT_EPOCHS,
@@ -59,6 +61,20 @@ def check_plan(options: TrainOptions, samples: Samples, methods: Methods, device
                 f"--method {name} with {processes} processes: it needs {asks}, which one process has to compute; "
                 "expected one process; run it without torchrun"
             )
+    closed = next((one.value for one in options.learners if not one.has_network), None)
+    if closed is not None and samples.how is not None:
+        raise UsageError(
+            f"--learner {closed} is a head on features, and the data are images; expected features; "
+            "write them by pdac extract"
+        )
+    size = 16 * options.random_features**2  # two matrices of doubles
+    if HeadLearner.RANPAC in options.learners and size > default_memory():
+        raise UsageError(
+            f"--random-features is {options.random_features:,}, whose matrices take {size_text(size)}; expected room "
+            "for them in half of the free memory; lower it"
+        )
+    if closed is not None and processes > 1:
+        raise UsageError(f"--learner {closed} with {processes} processes; expected one; run it without torchrun")
     if options.learning.channels_last and device == "cpu":
         # torch 2.15's backward pass of narrow convolutions in this format writes beyond its memory.
         raise UsageError("--channels-last on the CPU; expected a GPU; leave --channels-last out")
@@ -113,6 +129,8 @@ def config_of(options: TrainOptions, samples: Samples, methods: Methods, device:
         "budget": options.budget,
         "imbalance": options.imbalance,
         "methods": list(methods),
+        "learners": [one.value for one in options.learners],
+        "random_features": options.random_features,
         "seeds": options.seeds,
         "seed": options.seed,
         "feed": options.feed.value,

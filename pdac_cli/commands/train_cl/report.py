@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pdac_cli.console import Console, printable
+from pdac_cli.console import Console, printable, size_text
 from pdac_cli.learning.progress import STAGES, RunProgress
 from pdac_cli.metrics import average_accuracy, forgetting, learned, paired_difference
 from pdac_cli.reports.table import Table, spread
@@ -36,6 +36,12 @@ class SeedResult:
     train_rows: list[int]  # by task
     seconds: dict[str, float]  # by stage
     warnings: list[str]
+    bytes_kept: int | None = None  # from task to task: buffer, matrices, network or head; None: not counted then
+
+    @property
+    def average_acc(self) -> float:
+        """The mean over t of the accuracy after task t on the tasks so far."""
+        return float(np.mean([np.mean(row) for row in self.accuracy]))
 
     @property
     def s(self) -> float | None:
@@ -65,6 +71,8 @@ class MethodResult:
     acc: list[float]
     fm: list[float] | None
     s: list[float] | None  # FM + T/(T−1) · ACC
+    average_acc: list[float]
+    bytes_kept: int | None
     matrix: list[list[float]]  # mean of A_{t,j}
     seconds: dict[str, float]  # mean per seed
 
@@ -88,7 +96,13 @@ class TrainSummary:
 
 
 def seed_result(
-    method: str, seed: int, tasks: Sequence[Task], samples: Samples, progress: RunProgress, warnings: list[str]
+    method: str,
+    seed: int,
+    tasks: Sequence[Task],
+    samples: Samples,
+    progress: RunProgress,
+    warnings: list[str],
+    bytes_kept: int,
 ) -> SeedResult:
     """Return the results of a finished seed, Eqs. (20) and (21)."""
     matrix = progress.matrix()
@@ -103,6 +117,7 @@ def seed_result(
         [len(task.train) for task in tasks],
         {name: round(value, 4) for name, value in progress.seconds.items()},
         warnings,
+        bytes_kept,
     )
 
 
@@ -114,15 +129,33 @@ def results_of(results: Sequence[SeedResult], config: dict[str, Any], reference:
         "summary": [asdict(method) for method in methods],
         "reference": reference,
         "differences": differences_of(methods, reference),
-        "results": [{**asdict(result), "s": result.s} for result in results],
+        "results": [{**asdict(result), "s": result.s, "average_acc": result.average_acc} for result in results],
     }
 
 
 def table_of(results: Sequence[SeedResult]) -> str:
     """Return the content of results.csv: one line per method and seed."""
-    columns = ["method", "seed", "acc", "fm", "s", *(f"{stage}_seconds" for stage in STAGES)]
+    columns = [
+        "method",
+        "seed",
+        "acc",
+        "fm",
+        "s",
+        "average_acc",
+        "bytes_kept",
+        *(f"{stage}_seconds" for stage in STAGES),
+    ]
     rows = [
-        [found.method, found.seed, found.acc, found.fm, found.s, *(found.seconds.get(stage, 0.0) for stage in STAGES)]
+        [
+            found.method,
+            found.seed,
+            found.acc,
+            found.fm,
+            found.s,
+            found.average_acc,
+            found.bytes_kept,
+            *(found.seconds.get(stage, 0.0) for stage in STAGES),
+        ]
         for found in results
     ]
     return Table.of(columns, rows).csv()
@@ -143,6 +176,8 @@ def by_method(results: Sequence[SeedResult]) -> list[MethodResult]:
                 [100 * result.acc for result in mine],
                 fms or None,
                 [100 * result.s for result in mine if result.s is not None] or None,
+                [100 * result.average_acc for result in mine],
+                max((result.bytes_kept for result in mine if result.bytes_kept is not None), default=None),
                 [row[: t + 1] for t, row in enumerate((100 * np.mean(matrices, axis=0)).tolist())],
                 seconds,
             )
@@ -212,9 +247,12 @@ def methods_table(methods: Sequence[MethodResult]) -> str:
     stages = [stage for stage in STAGES if any(found.seconds[stage] for found in methods)]
     rows = []
     for found in methods:
-        measures = ["" if values is None else spread(values) for values in (found.acc, found.fm, found.s)]
+        measures = [
+            "" if values is None else spread(values) for values in (found.acc, found.average_acc, found.fm, found.s)
+        ]
+        measures.append("" if found.bytes_kept is None else size_text(found.bytes_kept))
         times = [*(found.seconds[stage] for stage in stages), sum(found.seconds.values())]
         rows.append([found.method, len(found.seeds), *measures, *(f"{each:.2f}" for each in times)])
-    columns = ["method", "seeds", "ACC", "FM", "S", *stages, "in all"]
+    columns = ["method", "seeds", "ACC", "average ACC", "FM", "S", "kept", *stages, "in all"]
     title = "mean ± standard deviation over seeds; seconds per seed"
     return Table.of(columns, rows, title, left=["method"]).text(ruled=True)

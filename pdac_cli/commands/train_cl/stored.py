@@ -23,11 +23,15 @@ from pdac_cli.storage.reading import LIBRARY_ERRORS, plain
 _LOAD_ERRORS: tuple[type[Exception], ...] = (*LIBRARY_ERRORS, pickle.UnpicklingError, AttributeError, AssertionError)
 
 
+_FOLLOWING = ("s", "average_acc")  # from the other results
+
+
 def stored_result(found: Any, path: Path) -> SeedResult:
     """Return the results of a seed, checked."""
     names = {field.name for field in fields(SeedResult)}
     if isinstance(found, dict):
-        found = {name: value for name, value in found.items() if name != "s"}  # which follows from the others
+        found = {name: value for name, value in found.items() if name not in _FOLLOWING}
+        found = {"bytes_kept": None, **found}  # not counted by earlier versions
     if not isinstance(found, dict) or set(found) != names or not all(_CHECKS[name](found[name]) for name in names):
         raise DataError(f"{path}: its results are of another kind; expected those of pdac train-cl; run it again")
     return SeedResult(**found)
@@ -102,6 +106,7 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "classes": _lists(_lists(lambda value: isinstance(value, int))),
     "train_rows": _lists(lambda value: isinstance(value, int)),
     "seconds": lambda value: isinstance(value, dict) and all(map(_is_number, value.values())),
+    "bytes_kept": lambda value: value is None or _is_count(value),
     "warnings": _lists(lambda value: isinstance(value, str)),
 }
 
