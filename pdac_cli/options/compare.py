@@ -62,7 +62,7 @@ class CompareOptions(VerbOptions):
     draw: DrawOptions = group(DrawOptions, applies=DRAW_APPLIES)
     own: OwnOptions = group(OwnOptions)
     head: bool = option(
-        False, help="Train a linear head for the logits that the files do not have.", panel=Panel.KEEP,
+        False, help="Where methods need logits, take those of a linear head trained on the features.", panel=Panel.KEEP,
         applies=(NEEDS_LOGITS,),
     )  # fmt: skip
     limit: float = option(

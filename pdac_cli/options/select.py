@@ -172,7 +172,9 @@ class SelectOptions(VerbOptions):
         Eviction.STEERED, help="Which rows earlier tasks give up first.", panel=Panel.KEEP,
         applies=(Applies("--buffer", lambda options: options.buffer is not None), WEIGHED),
     )  # fmt: skip
-    strict: bool = option(False, help="A budget larger than the data is an error.", panel=Panel.KEEP)
+    strict: bool = option(
+        False, help="Refuse a budget larger than the data, and a model or buffer of other data.", panel=Panel.KEEP
+    )
     density: DensityOptions = group(
         DensityOptions,
         applies={"normalize": (DRAWS, _FITTED_HERE), **dict.fromkeys(CLASS_FIT, (DRAWS, _FITTED_HERE, BY_CLASS))},
@@ -181,7 +183,7 @@ class SelectOptions(VerbOptions):
     place: ClusterOptions = group(ClusterOptions)
     seed: int = seed_option()
     head: bool = option(
-        False, help="Where a method needs logits and the files have none, train a linear head on the features first.",
+        False, help="Where a method needs logits, take those of a linear head trained on the features.",
         panel=Panel.KEEP, applies=(NEEDS_LOGITS,),
     )  # fmt: skip
 

@@ -37,6 +37,8 @@ def report_unused_rows(source: FeatureSet, options: InputOptions, console: Conso
     """After a pass over the rows, tell the user how many were not used."""
     if source.dropped:
         console.warn(f"{source.dropped:,} of {source.n:,} rows with NaN or infinity left out")
+    if options.ignore_label is not None and not source.ignored:
+        console.warn(f"--ignore-label is {options.ignore_label} and no row has that label; none is left out")
     if source.ignored:
         console.note(f"note: {source.ignored:,} of {source.n:,} rows with label {options.ignore_label} left out")
 

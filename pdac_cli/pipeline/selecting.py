@@ -18,6 +18,8 @@ from pdac_cli.files.index.index_schema import Option
 from pdac_cli.files.results.model import StoredModel, check_fits, read_model
 from pdac_cli.options.select import Allocation, DensityKind, SelectOptions, SteerBy
 from pdac_cli.pipeline.fitting import DensitySetup, check_dim, device_of
+from pdac_cli.pipeline.logit_check import warn_of_chance
+from pdac_cli.pipeline.origins import check_buffer_origin, check_model_origin
 from pdac_cli.pipeline.replay_buffer import ShrunkBuffer, join, shrink_buffer, stored_rows
 from pdac_cli.pipeline.row_access import SourceRows, logit_columns, note_directions
 from pdac_cli.pipeline.stored_pools import LogitColumns
@@ -53,7 +55,9 @@ def choose(
     allocation = options.allocation or method.allocation
     _check_logits(source, method, options)
     classes = count_classes(source, plan, options.input)
-    given = _given_model(source, classes, options) if method.needs_density else None
+    given = _given_model(source, classes, options, console) if method.needs_density else None
+    if before is not None and options.buffer is not None:
+        check_buffer_origin(before, source, options, console)
     if given is not None:  # rows are scored as they were fitted
         normalize = bool(given.options.get("normalize", False))
         options = replace(options, density=replace(options.density, normalize=normalize))
@@ -115,9 +119,10 @@ def _rows(
     """Return the rows with what the method needs beside them: densities or logits."""
     columns, density = LogitColumns(0, classes.labels), DensitySetup()
     if method.needs_logits:
-        if not source.has_logits:
+        if options.head or not source.has_logits:
             source = train_on_source(source, classes, plan, options.seed, console)
         columns = logit_columns(source, classes, plan)
+        warn_of_chance(source, classes.labels, console)
     if method.needs_density:
         model = given.model if given else None
         density = DensitySetup(options.density, options.seed, device_of(options.run), model)
@@ -144,7 +149,7 @@ def _check_logits(source: Source, method: Method, options: SelectOptions) -> Non
         )
 
 
-def _given_model(source: Source, classes: Classes, options: SelectOptions) -> StoredModel | None:
+def _given_model(source: Source, classes: Classes, options: SelectOptions, console: Console) -> StoredModel | None:
     """Return the model the user gave, if any; check what can be checked before the rows are read."""
     if options.model is None:
         if options.draw.density_kind is DensityKind.CLASS:
@@ -152,6 +157,7 @@ def _given_model(source: Source, classes: Classes, options: SelectOptions) -> St
         return None
     given = read_model(options.model)
     check_fits(given, options.model, source.n_features, classes.labels, source.label_names)
+    check_model_origin(given, source, options, console)
     return given
 
 

@@ -22,7 +22,8 @@ from pdac_cli.options.select import Allocation, SelectOptions
 from pdac_cli.pipeline.evaluation import AllRows, Evaluator, Measures, all_rows, evaluator
 from pdac_cli.pipeline.fitting import DensitySetup, device_of
 from pdac_cli.pipeline.heads.beginnings import RankedRows
-from pdac_cli.pipeline.row_access import SourceRows, open_input, report_unused_rows
+from pdac_cli.pipeline.logit_check import warn_of_chance
+from pdac_cli.pipeline.row_access import SourceRows, logit_columns, open_input, report_unused_rows
 from pdac_cli.pipeline.selecting import check_classes, choose
 from pdac_cli.pipeline.trained_head import train_on_source
 from pdac_cli.selection.interface import Method, ProblemSize
@@ -89,7 +90,7 @@ def open_comparison(options: CompareOptions, console: Console) -> Iterator[OpenC
             raise UsageError(f"--budget has {too_many[0]:,} and there are {classes.total:,} usable rows; lower it")
         notes: list[str] = []
         with_logits: Source = source
-        if not source.has_logits and options.head:
+        if options.head:
             start = time.perf_counter()
             with_logits = train_on_source(source, classes, whole, options.seed, console)
             notes.append(
@@ -97,6 +98,9 @@ def open_comparison(options: CompareOptions, console: Console) -> Iterator[OpenC
                 f"{time.perf_counter() - start:.1f} s, not in the seconds of the methods"
             )
         methods = _methods(with_logits, classes, named, options, max(budgets), notes)
+        if any(method.needs_logits for method in methods.values()):
+            logit_columns(with_logits, classes, plan)  # refused now or later
+            warn_of_chance(with_logits, classes.labels, console)
         every, again = stack.enter_context(all_rows(source, classes, test, plan, console))
         yield OpenComparison(with_logits, classes, plan, every, again, test_rows, options, console, methods, notes)
         report_unused_rows(source, options.input, console)
