@@ -9,6 +9,7 @@ from typing import Any
 
 from pdac_cli.cli.process import check_address_space
 from pdac_cli.options.compare import CompareOptions
+from pdac_cli.options.convert import ConvertOptions
 from pdac_cli.options.declare import Declared, declared
 from pdac_cli.options.experiment import ExperimentOptions
 from pdac_cli.options.extract import ExtractOptions, MergeOptions
@@ -97,6 +98,12 @@ VERBS: Mapping[str, Verb] = {
             MergeOptions,
             "merge",
             "Join the shards of an extraction, checking that every one is there once.",
+        ),
+        Verb(
+            "convert",
+            ConvertOptions,
+            "convert",
+            "Write feature files of any form as HDF5, npy or Parquet, whole or in shards, which a rerun completes.",
         ),
         Verb(
             "inspect",

@@ -49,7 +49,7 @@ def opened_parts(
     first: int = 0,
 ) -> tuple[list[Part], InputOptions, list[str], ExitStack]:
     """Open each file; return them with the options, notes for the user, and what closes them."""
-    open_file = open_file or partial(open_container, memory=memory)
+    open_file = open_file or _opener(options, memory)
     paths = expand(options.paths)
     _refuse_twice(paths)
     with ExitStack() as stack:
@@ -67,6 +67,15 @@ def opened_parts(
             _check_kinds(parts[0], part)
             notes += _notes(one)
         return parts, options, [*notes, *found], stack.pop_all()
+
+
+def _opener(options: InputOptions, memory: int | None) -> Callable[[Path, bool], Container]:
+    if options.shape is None:
+        return partial(open_container, memory=memory)
+    from pdac_cli.files.formats.raw_files import open_raw
+
+    rows, columns, kind = options.shape
+    return lambda path, _: open_raw(path, rows, columns, kind)
 
 
 def expand(patterns: tuple[str, ...]) -> list[Path]:

@@ -10,7 +10,7 @@ from typing import Any
 from pdac_cli.options.checks import Options, require
 from pdac_cli.options.declare import Panel, group, option
 from pdac_cli.options.effect import Reduced, refuse_idle
-from pdac_cli.options.text import parse_bytes
+from pdac_cli.options.text import parse_bytes, parse_shape
 
 LARGEST_SEED = 2**63 - 1
 
@@ -20,8 +20,8 @@ class InputOptions(Options):
     """Where the rows come from and what to do with rows that cannot be used."""
 
     paths: tuple[str, ...] = option(
-        (), help="Feature files (HDF5, npz, npy) or a quoted glob.", panel=Panel.INPUT, argument=True, required=True,
-        metavar="FEATS",
+        (), help="Feature files (HDF5, npy, npz, Parquet, safetensors, pt, h5ad), folders of them, or a quoted glob.",
+        panel=Panel.INPUT, argument=True, required=True, metavar="FEATS",
     )  # fmt: skip
     features_key: str | None = option(
         None, help="Name of the features in the files.", panel=Panel.INPUT, metavar="NAME", otherwise="a common name"
@@ -30,8 +30,13 @@ class InputOptions(Options):
         None, help="Name of the labels in the files.", panel=Panel.INPUT, metavar="NAME", otherwise="a common name"
     )
     labels: str | None = option(
-        None, help="Labels in a file of their own: npy, npz, csv, txt, HDF5.", panel=Panel.INPUT, metavar="FILE[:KEY]",
+        None, help="Labels in a file of their own: csv, txt, npy, or any that holds features.", panel=Panel.INPUT,
+        metavar="FILE[:KEY]",
         otherwise="beside the features",
+    )  # fmt: skip
+    shape: tuple[int, int, str] | None = option(
+        None, help="Of a file of raw numbers: its columns, or rows x columns, and their type if not float32.",
+        panel=Panel.INPUT, metavar="[N]xD[:TYPE]", parse=parse_shape,
     )  # fmt: skip
     no_labels: bool = option(False, help="Take all rows as one class.", panel=Panel.INPUT)
     ids_key: str | None = option(

@@ -79,6 +79,17 @@ def parse_size(option: str, text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("x"))
 
 
+def parse_shape(option: str, text: str) -> tuple[int, int, str]:
+    """Return rows, columns and type of ``1000x512:float16``; 0 rows and float32 where these are left out."""
+    found = re.fullmatch(r"(?:(\d{1,15})x)?(\d{1,9})(?::(float16|float32|float64|u?int8))?", text)
+    if not found or int(found[2]) == 0:
+        raise UsageError(
+            f"{option} is {text!r}; expected columns, or rows x columns, and perhaps a type, such as 512, 1000x512 or "
+            "1000x512:float16"
+        )
+    return int(found[1] or 0), int(found[2]), found[3] or "float32"
+
+
 def parse_shard(option: str, text: str, environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
     """Return (i, n) of ``i/n``, counted from 0, or of ``slurm``: this task's place in its job array."""
     if text == SLURM:

@@ -9,6 +9,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from pdac_cli.commands.compare.command import CompareSummary
 from pdac_cli.commands.compare.curve import CurveSummary
+from pdac_cli.commands.convert import ConvertSummary
 from pdac_cli.commands.experiment import PresetList
 from pdac_cli.commands.experiment.estimate import PlanSummary
 from pdac_cli.commands.experiment.report import ExperimentSummary
@@ -24,8 +25,9 @@ from pdac_cli.commands.valex.report import ValexSummary
 from pdac_cli.commands.verify.command import VerifySummary
 
 SUMMARIES = (
-    CompareSummary, Comparison, CurveSummary, ExperimentSummary, ExtractSummary, FitSummary, InspectSummary,
-    MergeSummary, PlanSummary, PresetList, SelectSummary, StreamSummary, TrainSummary, ValexSummary, VerifySummary,
+    CompareSummary, Comparison, ConvertSummary, CurveSummary, ExperimentSummary, ExtractSummary, FitSummary,
+    InspectSummary, MergeSummary, PlanSummary, PresetList, SelectSummary, StreamSummary, TrainSummary, ValexSummary,
+    VerifySummary,
 )  # fmt: skip
 _KINDS = {bool: "boolean", int: "number", float: "number", str: "text", Any: "any"}
 

@@ -36,7 +36,7 @@ finally:
     (["select", "f.h5", "-n", 5, "--allocation", "balance"], "; did you mean balanced?"),
     (["extract", "--data", "x", "-o", "f.h5", "--checkpoint", "c", "--amp", "bf61"], "; did you mean bf16?"),
     (["fit", "f.h5"], "--output PATH is missing; expected model file to write; see pdac fit --help"),
-    (["fit", "-o", "m.h5"], "FEATS is missing; expected feature files (HDF5, npz, npy) or a quoted glob; see pdac fit"),
+    (["fit", "-o", "m.h5"], "folders of them, or a quoted glob; see pdac fit"),
     (["fit", "f.h5", "-o"], "see pdac fit --help"),
 ])  # fmt: skip
 def test_the_nearest_is_suggested_in_one_line(pdac, arguments, words):

@@ -18,6 +18,7 @@ OWN = [
     (["--method", "csrel", "--rounds", "9"], "own.csrel.rounds", 9),
 ]
 INPUT = [
+    (["--shape", "9x4:float16"], "input.shape", (9, 4, "float16")),
     (["--labels", "y.csv:kind"], "input.labels", "y.csv:kind"),
     (["--no-labels"], "input.no_labels", True),
     (["--ids-key", "name"], "input.ids_key", "name"),
@@ -82,11 +83,26 @@ REACH = {
     "stream": (
         ["f.h5", "-o", "b.json", "-n", "5"],
         [
-            *INPUT[1:],
+            *INPUT[0:1],
+            *INPUT[2:],
             (["--method", "aser", "--candidates", "9"], "settings.aser.candidates", 9),
             (["--method", "gss", "--gradient-batches", "4"], "settings.gss.gradient_batches", 4),
             (["--density", "class", "--units", "absolute"], "density.units", Units.ABSOLUTE),
             (["--density", "class", "--updates", "printed"], "density.updates", Updates.PRINTED),
+        ],
+    ),
+    "convert": (
+        ["f.h5", "-o", "g.h5"],
+        [
+            *INPUT,
+            (["--features-key", "h"], "input.features_key", "h"),
+            (["--labels-key", "y"], "input.labels_key", "y"),
+            (["--ignore-label", "3"], "input.ignore_label", 3),
+            (["--drop-nonfinite"], "input.drop_nonfinite", True),
+            (["--allow-external"], "input.allow_external", True),
+            (["--chunk-rows", "7"], "input.chunk_rows", 7),
+            (["--memory", "64M"], "run.memory", 64 << 20),
+            (["--verbose"], "run.verbose", True),
         ],
     ),
     "merge": (["a.h5", "b.h5", "-o", "f.h5"], [(["--verbose"], "run.verbose", True)]),
@@ -105,6 +121,7 @@ REACH = {
     "inspect": (
         ["f.h5"],
         [
+            (["--shape", "9x4"], "input.shape", (9, 4, "float32")),
             (["--allow-external"], "input.allow_external", True),
             (["--memory", "64M"], "run.memory", 64 << 20),
             (["--verbose"], "run.verbose", True),
@@ -114,6 +131,7 @@ REACH = {
     "verify": (
         ["c.json", "f.h5"],
         [
+            (["--shape", "9x4"], "input.shape", (9, 4, "float32")),
             *LABELS,
             (["--features-key", "h"], "input.features_key", "h"),
             (["--labels-key", "y"], "input.labels_key", "y"),

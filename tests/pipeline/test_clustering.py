@@ -48,7 +48,7 @@ def test_blobs_of_a_sorted_file_are_found(blobs):
 def test_the_rows_kept_are_spread_over_the_clusters_whatever_the_chunks(pdac, blobs, tmp_path):
     path, true = blobs
     common = ("select", path, "-n", "60", "--clusters", BLOBS, "--no-normalize", "-q")
-    for method in ("pdac", "herding"):
+    for method in ("pdac",):
         rows = pdac(*common, "--method", method).rows
         assert len(set(rows)) == 60
         again = pdac(*common, "--method", method, "--chunk-rows", "111", "--jobs", "1").rows

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pdac_cli.arrays import Source
 from pdac_cli.commands.stream.command import run as run_stream
 from pdac_cli.console import Console, Silent
 from pdac_cli.density.model import Model
@@ -27,6 +28,7 @@ from pdac_cli.options.select import SelectOptions
 from pdac_cli.options.shared import DensityOptions, InputOptions, RunOptions, VerbOptions
 from pdac_cli.options.stream import StreamOptions
 from pdac_cli.options.verify import VerifyOptions
+from pdac_cli.pipeline.clustering import clustered
 from pdac_cli.pipeline.fitting import DensitySetup, fit_source
 from pdac_cli.pipeline.selecting import choose
 from pdac_cli.selection.methods import method_named
@@ -71,7 +73,10 @@ def _selected(index: Index, sources: Sequence[InputOptions], options: VerifyOpti
             own["task"] = said.task
         again = build(SelectOptions, own, refuse_idle=False)
         with open_features(where, memory=options.run.memory) as source:
-            made = choose(source, made, again, method, make_plan(where, options.run), quiet).index
+            rows: Source = source
+            if again.clusters:
+                rows = clustered(source, again.clusters, again.density.normalize, again.seed, quiet)
+            made = choose(rows, made, again, method, make_plan(where, options.run), quiet).index
     assert made is not None  # an index has a source
     return made
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from contextlib import suppress
 from pathlib import Path
@@ -45,6 +46,11 @@ class Hdf5Container:
     def __init__(self, path: Path, allow_external: bool, memory: int | None = None) -> None:
         self.path, self._external, self._memory, self._file = path, allow_external, memory, open_hdf5(path)
         self._others: dict[Path, None] = {}
+
+    @property
+    def file(self) -> h5py.File:
+        """What h5py opened."""
+        return self._file
 
     def files(self) -> list[Path]:
         """The file itself and, where that is allowed, those it refers to."""
@@ -167,17 +173,61 @@ def open_array_file(path: Path) -> RowArray:
 
 
 def open_container(path: Path, allow_external: bool, memory: int | None = None) -> Container:
-    """Open a feature file by what is in it, whatever its name ends in."""
-    check_readable(path, "an HDF5, .npz or .npy file")
+    """Open a feature file, or a folder of them, by what is in it, whatever its name ends in."""
+    if os.path.isdir(path):  # noqa: PTH112 (that of a Path raises where a name is too long)
+        from pdac_cli.files.formats.folders import is_folder_of_features, open_folder
+
+        if is_folder_of_features(path):
+            return open_folder(path)
+    check_readable(path, "a feature file: HDF5, .npz, .npy, Parquet, safetensors, .pt or .h5ad")
     with reading(path, "the file"), path.open("rb") as stream:
-        magic = stream.read(6)
-    if magic == b"\x93NUMPY":
+        magic = stream.read(9)
+    if magic[:6] == b"\x93NUMPY":
         return NpyContainer(path)
     if magic[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
-        return NpzContainer(path)
+        return _open_archive(path)
+    if magic[:4] == b"PAR1" or magic[:6] == b"ARROW1":
+        from pdac_cli.files.formats.parquet_files import open_parquet
+
+        return open_parquet(path)
+    if path.suffix == ".safetensors" or (magic[8:] == b"{" and magic[:4] != b"\x89HDF"):
+        from pdac_cli.files.formats.safetensors_files import open_safetensors
+
+        return open_safetensors(path)
+    if path.suffix in (".pt", ".pth", ".bin") and magic[:1] == b"\x80":
+        raise DataError(
+            f"{path}: is in the form that torch.save had before version 1.6; expected an archive; save it again"
+        )
     found = False
     with suppress(*LIBRARY_ERRORS):
         found = bool(h5py.is_hdf5(path))
     if not found and path.suffix not in (".h5", ".hdf5"):
-        raise DataError(f"{path}: is not an HDF5, .npz or .npy file; expected one; check the path")
-    return Hdf5Container(path, allow_external, memory)
+        raise DataError(
+            f"{path}: is not an HDF5, .npz, .npy, Parquet, Arrow, safetensors or torch file; expected one; check the "
+            "path; raw numbers need --shape"
+        )
+    opened = Hdf5Container(path, allow_external, memory)
+    if path.suffix == ".h5ad" or "encoding-type" in _marks(opened.file):
+        from pdac_cli.files.formats.anndata_files import is_anndata, open_anndata
+
+        if is_anndata(path, opened.file):
+            return open_anndata(opened)
+    return opened
+
+
+def _marks(file: h5py.File) -> list[str]:
+    """Names of the attributes at the root."""
+    with suppress(*LIBRARY_ERRORS):
+        return [str(name) for name in file.attrs]
+    return []
+
+
+def _open_archive(path: Path) -> Container:
+    """An archive of ``.npy`` members, or of torch's."""
+    archive = NpzContainer(path)
+    if any(name.endswith("/data.pkl") for name in archive.names()):
+        from pdac_cli.files.formats.torch_files import open_torch
+
+        archive.close()
+        return open_torch(path)
+    return archive

@@ -9,7 +9,7 @@ from pdac_cli.files.formats.containers import Container
 from pdac_cli.options.shared import InputOptions
 from pdac_cli.storage.reading import quote
 
-FEATURE_NAMES = ("features", "feats", "embeddings", "embedding", "X", "x")
+FEATURE_NAMES = ("features", "feats", "embeddings", "embedding", "X", "x", "img_emb", "image_embeddings")
 LABEL_NAMES = ("labels", "y", "label", "targets")
 ID_NAMES = (
     "ids", "id", "paths", "path", "obs_names", "image_path", "image_paths", "filename", "filenames", "file_name", "key",

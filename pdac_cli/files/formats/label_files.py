@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +40,8 @@ class LabelFile:
 def open_label_file(text: str, stack: ExitStack) -> LabelFile:
     """Open what ``FILE`` or ``FILE:KEY`` names."""
     path, key = _parted(text)
-    check_readable(path, _EXPECTED)
+    if not os.path.isdir(path):  # noqa: PTH112 (see open_container)
+        check_readable(path, _EXPECTED)
     if path.suffix in SEPARATORS:
         found = read_texts_file(path, key)
         ids = None if found.ids is None else IdColumn(found.ids, path, found.ids_key)

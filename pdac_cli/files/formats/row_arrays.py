@@ -216,6 +216,14 @@ class Header:
         if self.dtype.itemsize == 0:
             raise DataError(f"{path}: {what} has values of no bytes; expected numbers or strings; write it again")
 
+    @classmethod
+    def of(cls, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Header:
+        """The header of an array of known shape, row after row, where none is stored."""
+        made = cls.__new__(cls)
+        made.shape, made.fortran, made.dtype, made.size = shape, False, dtype, 0
+        made.bytes = math.prod(shape) * dtype.itemsize
+        return made
+
 
 def open_npy(path: Path) -> FileArray:
     """A ``.npy`` file whose size fits its header."""
@@ -264,11 +272,16 @@ def _length(text: object) -> int:
     return len(text) if isinstance(text, bytes | str) else 0
 
 
+def check_row_bytes(row: int, path: Path, what: str) -> None:
+    """Refuse rows too large to be read one at a time."""
+    if row > _MAX_ROW_BYTES:
+        raise DataError(f"{path}: one row of {what} has {row:,} bytes; expected at most {_MAX_ROW_BYTES:,}")
+
+
 def _span(shape: tuple[int, ...], dtype: np.dtype[Any], path: Path, what: str) -> int:
     """Rows that are read together, at least one: which must therefore be of a size that can be."""
     row = math.prod(shape[1:]) * dtype.itemsize
-    if row > _MAX_ROW_BYTES:
-        raise DataError(f"{path}: one row of {what} has {row:,} bytes; expected at most {_MAX_ROW_BYTES:,}")
+    check_row_bytes(row, path, what)
     return max(1, _SPAN_BYTES // max(1, row))
 
 
