@@ -16,6 +16,7 @@ from pdac_cli.options.extract import ExtractOptions, MergeOptions
 from pdac_cli.options.fit import FitOptions
 from pdac_cli.options.inspect import InspectOptions
 from pdac_cli.options.methods import ABOUT, ABOUT_STREAMING, STREAM_CHOICES, StreamMethod
+from pdac_cli.options.report import ReportOptions
 from pdac_cli.options.select import SelectOptions
 from pdac_cli.options.shared import VerbOptions
 from pdac_cli.options.stream import StreamOptions
@@ -104,6 +105,12 @@ VERBS: Mapping[str, Verb] = {
             ConvertOptions,
             "convert",
             "Write feature files of any form as HDF5, npy or Parquet, whole or in shards, which a rerun completes.",
+        ),
+        Verb(
+            "report",
+            ReportOptions,
+            "report.command",
+            "Draw a selection, runs, an experiment or a stream as one page that needs nothing else, and as pictures.",
         ),
         Verb(
             "inspect",

@@ -139,7 +139,7 @@ def _part(columns: FileColumns, labels: FileLabels) -> Part:
     files = (*columns.container.files(), *labels.files)
     return Part(
         columns.container.path, files, columns.start, columns.keys.features, columns.features, labels.column,
-        columns.logits, columns.ids, labels.names,
+        columns.logits, columns.ids, labels.names, columns.container,
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pdac_cli.arrays import Array, Chunk
 from pdac_cli.errors import DataError
 from pdac_cli.files.fingerprint import fingerprint_of, fingerprint_rows, float_dtype, nonfinite_rows
+from pdac_cli.files.formats.containers import Container
 from pdac_cli.files.formats.ids import IdColumn, id_text
 from pdac_cli.files.formats.labels import NOTHING_SEEN, Coding, LabelColumn, Seen, find_coding, row_text
 from pdac_cli.files.formats.row_arrays import MemoryArray, RowArray, take
@@ -41,6 +42,7 @@ class Part:
     logits: RowArray | None  # (rows, K)
     ids: IdColumn | None
     label_names: tuple[str, ...] | None
+    container: Container | None = None
 
     @property
     def rows(self) -> int:
@@ -227,6 +229,15 @@ class FeatureSet:
     def id_texts(self, ids: Ids) -> tuple[str, ...]:
         """What rows are called in their files, for the given global rows; empty where a file does not say."""
         return tuple(id_text(value) for value in self.read_ids(ids).tolist())
+
+    def array_beside(self, names: Sequence[str]) -> RowArray | None:
+        """The first array of as many rows that a single file has under one of these names; None where there is none."""
+        container = self._parts[0].container
+        if len(self._parts) > 1 or container is None:
+            return None
+        present = container.names()
+        found = (container.get(name) for name in names if name in present)
+        return next((array for array in found if len(array.shape) > 2 and array.shape[0] == self.n), None)
 
     @cached_property
     def fingerprint(self) -> str:

@@ -14,8 +14,10 @@ import h5py
 from pdac_cli.errors import DataError
 from pdac_cli.files.file_kinds import holds_images
 from pdac_cli.files.formats.attributes import read_attribute
-from pdac_cli.files.formats.containers import companions
+from pdac_cli.files.formats.containers import companions, open_container
 from pdac_cli.files.formats.hdf5 import open_hdf5
+from pdac_cli.files.formats.images import IMAGE_NAMES
+from pdac_cli.files.formats.keys import FEATURE_NAMES
 from pdac_cli.files.formats.row_arrays import open_npy
 from pdac_cli.files.index import index_schema
 from pdac_cli.files.results import model, runs, state, trace
@@ -99,14 +101,27 @@ def _kind_of_archive(path: Path) -> FileKind:
     with suppress(*LIBRARY_ERRORS), zipfile.ZipFile(path) as archive:
         if any(name.endswith("/data.pkl") for name in archive.namelist()):
             return FileKind.CHECKPOINT
-    return FileKind.IMAGES if holds_images(path) else FileKind.FEATURES
+    return _kind_of_arrays(path)
 
 
 def _kind_of_hdf5(path: Path) -> FileKind:
     with open_hdf5(path) as file:
         found = read_attribute(file, "format")
     kind = _HDF5_FORMATS.get(str(found))
-    return kind or (FileKind.IMAGES if holds_images(path) else FileKind.FEATURES)
+    return kind or _kind_of_arrays(path)
+
+
+def _kind_of_arrays(path: Path) -> FileKind:
+    """Features may have their images beside them; images that are called x are no features."""
+    if not holds_images(path):
+        return FileKind.FEATURES
+    container = open_container(path, allow_external=False)
+    try:
+        return (
+            FileKind.FEATURES if (set(FEATURE_NAMES) - set(IMAGE_NAMES)) & set(container.names()) else FileKind.IMAGES
+        )
+    finally:
+        container.close()
 
 
 def _kind_of_json(path: Path) -> FileKind:

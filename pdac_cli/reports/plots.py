@@ -17,8 +17,8 @@ from pdac_cli.storage.atomic import write_bytes
 FORMATS = ("png", "svg")
 _PANEL = (4.0, 3.2)  # inches
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
-_MARKERS = "osD^vPX*"
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+MARKERS = "osD^vPX*"
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ def curves(
 
     def draw(axes: Any) -> None:
         for k, (name, curve) in enumerate(found.items()):
-            colour = _COLOURS[k % len(_COLOURS)]
-            axes.plot(curve.x, curve.y, color=colour, marker=_MARKERS[k % len(_MARKERS)], markersize=4, label=name)
+            colour = COLOURS[k % len(COLOURS)]
+            axes.plot(curve.x, curve.y, color=colour, marker=MARKERS[k % len(MARKERS)], markersize=4, label=name)
             if curve.low is not None and curve.high is not None:
                 axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
         if log_x:
@@ -78,7 +78,7 @@ def bars(title: str, x: str, y: str, groups: Sequence[str], found: Mapping[str, 
         width = 0.8 / len(found)
         for k, (name, heights) in enumerate(found.items()):
             place = np.arange(len(groups)) + (k - (len(found) - 1) / 2) * width
-            axes.bar(place, heights, width, color=_COLOURS[k % len(_COLOURS)], label=name)
+            axes.bar(place, heights, width, color=COLOURS[k % len(COLOURS)], label=name)
         axes.set_xticks(np.arange(len(groups)), groups)
         axes.tick_params(axis="x", labelsize=7)
         axes.margins(y=0.3)  # room for the names
@@ -87,10 +87,10 @@ def bars(title: str, x: str, y: str, groups: Sequence[str], found: Mapping[str, 
     return PlotPanel(title, x, y, draw)
 
 
-def write_figure(stem: Path, panels: Sequence[PlotPanel], columns: int) -> list[Path]:
+def write_figure(stem: Path, panels: Sequence[PlotPanel], columns: int, formats: Sequence[str] = FORMATS) -> list[Path]:
     """Write the panels as one figure, in every format; return the paths."""
-    paths = [stem.with_name(f"{stem.name}.{kind}") for kind in FORMATS]
-    for path, data in zip(paths, _rendered(panels, columns), strict=True):
+    paths = [stem.with_name(f"{stem.name}.{kind}") for kind in formats]
+    for path, data in zip(paths, _rendered(panels, columns, formats), strict=True):
         write_bytes(path, data, force=True)
     return paths
 

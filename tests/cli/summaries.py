@@ -17,6 +17,7 @@ from pdac_cli.commands.extract.command import ExtractSummary
 from pdac_cli.commands.fit import FitSummary
 from pdac_cli.commands.inspect.command import InspectSummary
 from pdac_cli.commands.merge import MergeSummary
+from pdac_cli.commands.report.command import ReportSummary
 from pdac_cli.commands.select import SelectSummary
 from pdac_cli.commands.stream.command import StreamSummary
 from pdac_cli.commands.train_cl.compare import Comparison
@@ -26,7 +27,8 @@ from pdac_cli.commands.verify.command import VerifySummary
 
 SUMMARIES = (
     CompareSummary, Comparison, ConvertSummary, CurveSummary, ExperimentSummary, ExtractSummary, FitSummary,
-    InspectSummary, MergeSummary, PlanSummary, PresetList, SelectSummary, StreamSummary, TrainSummary, ValexSummary,
+    InspectSummary, MergeSummary, PlanSummary, PresetList, ReportSummary, SelectSummary, StreamSummary, TrainSummary,
+    ValexSummary,
     VerifySummary,
 )  # fmt: skip
 _KINDS = {bool: "boolean", int: "number", float: "number", str: "text", Any: "any"}

@@ -103,6 +103,7 @@ WORKS: dict[str, Work] = {
                             codes=GOES_ON),
     "compare": Work(f"compare f.h5 -o out.csv --methods uniform,herding --budget 20 --jobs 1 {SMALL}", "out.csv",
                     features),
+    "report": Work("report f.h5 -o out.html --jobs 1 --dim 3 --components 2 -q", "out.html", features),
     "merge": Work("merge part-0.h5 part-1.h5 -o out.h5 -q", "out.h5", shards),
     "merge, linked": Work("merge part-0.h5 part-1.h5 -o out.h5 --link --force -q", "out.h5", shards),
     "stream": Work(STREAM, "out.json", features, passing=("s.h5", "t.csv"), idle=0, codes=GOES_ON),

@@ -128,6 +128,26 @@ REACH = {
             *LABELS,
         ],
     ),
+    "report": (
+        ["f.h5", "-o", "r.html"],
+        [
+            *LABELS,
+            (["--features-key", "h"], "input.features_key", "h"),
+            (["--labels-key", "y"], "input.labels_key", "y"),
+            (["--drop-nonfinite"], "input.drop_nonfinite", True),
+            (["--ignore-label", "3"], "input.ignore_label", 3),
+            (["--allow-external"], "input.allow_external", True),
+            (["--dim", "3"], "density.dim", 3),
+            (["--components", "3"], "density.components", 3),
+            (["--iterations", "3"], "density.iterations", 3),
+            (["--ridge", "0.5"], "density.ridge", 0.5),
+            (["--units", "absolute"], "density.units", "absolute"),
+            (["--no-normalize"], "density.normalize", False),
+            (["--memory", "64M"], "run.memory", 64 << 20),
+            (["--jobs", "1"], "run.jobs", 1),
+            (["--verbose"], "run.verbose", True),
+        ],
+    ),
     "verify": (
         ["c.json", "f.h5"],
         [

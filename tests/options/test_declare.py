@@ -19,7 +19,7 @@ from pdac_cli.selection import least_error
 
 GIVEN = {
     "budget": 5, "budgets": (5,), "output": "out.h5", "data": "x", "paths": ("f.h5",), "checkpoint": "c.pt",
-    "preset": "table1", "file": "c.json",
+    "preset": "table1", "file": "c.json", "shown": ("f.h5",),
 }  # fmt: skip
 OPTIONS = [(verb, one) for verb in VERBS.values() for one in verb.declared()]
 

@@ -45,7 +45,7 @@ def compare(paths: Sequence[str], reference: str | None = None) -> Comparison:
     groups: dict[str, list[MethodResult]] = {}  # by the data
     rows: list[MethodResult] = []
     for path in paths:
-        data, results = _stored(Path(path))
+        data, results = stored_run(Path(path))
         named = [replace(method, method=f"{Path(path).name} {method.method}") for method in by_method(results)]
         groups.setdefault(data, []).extend(named)
         rows += named
@@ -56,7 +56,7 @@ def compare(paths: Sequence[str], reference: str | None = None) -> Comparison:
     return Comparison(rows, [difference_of(row, others[row.method]) for row in rows])
 
 
-def _stored(path: Path) -> tuple[str, list[SeedResult]]:
+def stored_run(path: Path) -> tuple[str, list[SeedResult]]:
     """Return what says which data a run is on, and its results."""
     found = read_results(path)
     listed, config = found.get("results"), found.get("config")

@@ -1,0 +1,1 @@
+"""`pdac report`: something to look at."""
