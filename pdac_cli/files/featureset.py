@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -230,14 +230,10 @@ class FeatureSet:
         """What rows are called in their files, for the given global rows; empty where a file does not say."""
         return tuple(id_text(value) for value in self.read_ids(ids).tolist())
 
-    def array_beside(self, names: Sequence[str]) -> RowArray | None:
-        """The first array of as many rows that a single file has under one of these names; None where there is none."""
-        container = self._parts[0].container
-        if len(self._parts) > 1 or container is None:
-            return None
-        present = container.names()
-        found = (container.get(name) for name in names if name in present)
-        return next((array for array in found if len(array.shape) > 2 and array.shape[0] == self.n), None)
+    @property
+    def container(self) -> Container | None:
+        """The open file, where there is a single one."""
+        return self._parts[0].container if len(self._parts) == 1 else None
 
     @cached_property
     def fingerprint(self) -> str:

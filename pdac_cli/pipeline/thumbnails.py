@@ -15,6 +15,7 @@ from pdac_cli.arrays import Array
 from pdac_cli.errors import DataError
 from pdac_cli.files.featureset import FeatureSet
 from pdac_cli.files.formats.images import IMAGE_NAMES, open_images
+from pdac_cli.files.formats.row_arrays import RowArray
 from pdac_cli.files.formats.row_arrays import take as take_rows
 
 TILE = 32  # pixels of a side, at most
@@ -34,7 +35,7 @@ def open_pictures(images: Path | None, source: FeatureSet) -> Iterator[Take | No
             take = stored.take
             place = _places(images, stored.shape[0], stored.ids, source)
             yield lambda rows: _pictures(take, place(rows))
-    elif (array := source.array_beside(IMAGE_NAMES)) is not None:
+    elif (array := _beside(source)) is not None:
         yield lambda rows: _pictures(partial(take_rows, array), rows)
     else:
         yield None
@@ -86,6 +87,16 @@ def _places(images: Path, count: int, names: Sequence[str], source: FeatureSet) 
         f"{images}: has {count:,} images, {source.files[0]} has {source.n:,} rows and calls them otherwise; "
         "expected an image for each, or the same 'ids' in both"
     )
+
+
+def _beside(source: FeatureSet) -> RowArray | None:
+    """Return the images among the features' own arrays, if there are as many as rows."""
+    container = source.container
+    if container is None:
+        return None
+    present = container.names()
+    found = (container.get(name) for name in IMAGE_NAMES if name in present)
+    return next((array for array in found if len(array.shape) > 2 and array.shape[0] == source.n), None)
 
 
 def _pictures(take: Callable[[Array], Array], places: Array) -> list[Array | None]:
