@@ -12,12 +12,13 @@ import numpy as np
 from pdac_cli.console import Console
 from pdac_cli.engine.plan import make_plan
 from pdac_cli.errors import DataError, UsageError
-from pdac_cli.files.index.index_file import format_text, index_suffix, read_index, write_index
+from pdac_cli.files.index.index_file import format_text, read_index
 from pdac_cli.options.cluster import ClusterOptions
 from pdac_cli.options.select import Printed, SelectOptions
 from pdac_cli.options.shared import RunOptions
 from pdac_cli.pipeline.advice import advice
 from pdac_cli.pipeline.clustering import clustered
+from pdac_cli.pipeline.index_tables import check_form, write_selection
 from pdac_cli.pipeline.placing import engine_of
 from pdac_cli.pipeline.row_access import open_input, report_unused_rows
 from pdac_cli.pipeline.selecting import Chosen, check_classes, choose
@@ -105,7 +106,7 @@ def run(options: SelectOptions) -> SelectSummary:
     if options.clusters:
         options = replace(options, input=replace(options.input, no_labels=True))
     if options.output:
-        _check_printed(options.output, index_suffix(options.output), by_id)
+        _check_printed(options.output, check_form(options.output), by_id)
     before = read_index(options.buffer) if options.buffer else None
     with open_input(options.input, console, options.run.memory) as source:
         if options.output:
@@ -128,7 +129,7 @@ def run(options: SelectOptions) -> SelectSummary:
     if better is not None:
         console.note(better)
     if options.output:
-        write_index(chosen.index, options.output, options.run.force, by_id)
+        write_selection(chosen.index, options.output, options.run.force, by_id)
     elif not options.run.json:
         sys.stdout.flush()
         sys.stdout.buffer.write(format_text(chosen.index, by_id).encode("utf-8", "surrogateescape"))  # ids byte by byte
@@ -137,7 +138,7 @@ def run(options: SelectOptions) -> SelectSummary:
 
 def _check_printed(path: Path, suffix: str, by_id: bool) -> None:
     if by_id and suffix != ".txt":
-        more = "which has the ids beside the rows anyway" if suffix in (".json", ".h5") else "which has row numbers"
+        more = "which has the ids beside the rows anyway" if suffix not in (".txt", ".npy") else "which has row numbers"
         raise UsageError(f"--print ids is given and --output is {path}, {more}; expected .txt; leave --print out")
 
 

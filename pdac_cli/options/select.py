@@ -138,7 +138,8 @@ class SelectOptions(VerbOptions):
         panel=Panel.INPUT, minimum=2,
     )  # fmt: skip
     output: Path | None = option(
-        None, help="Index file: .txt .npy .json .h5.", panel=Panel.OUTPUT, flags=("--output", "-o"),
+        None, help="Index file: .txt .npy .json .h5; or a table: .csv .parquet.", panel=Panel.OUTPUT,
+        flags=("--output", "-o"),
         otherwise="print one row index a line",
     )  # fmt: skip
     printed: Printed = option(

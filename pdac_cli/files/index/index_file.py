@@ -32,14 +32,14 @@ SUFFIXES = (".txt", ".npy", ".json", ".h5")
 _EXPECTED = "an index file of pdac select"
 
 
-def index_suffix(path: Path) -> str:
+def index_suffix(path: Path, others: tuple[str, ...] = ()) -> str:
     """Which of the four forms a path asks for, to be checked before long work; devices and pipes get text."""
     if path.suffix in SUFFIXES:
         return path.suffix
     if is_special(path):
         return ".txt"
     found = f"ends in {path.suffix}" if path.suffix else "has no suffix"
-    raise UsageError(f"{path}: {found}; expected {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
+    raise UsageError(f"{path}: {found}; expected {', '.join((*SUFFIXES, *others)[:-1])} or {(*SUFFIXES, *others)[-1]}")
 
 
 def write_index(index: Index, path: Path, force: bool, by_id: bool = False) -> None:
