@@ -285,3 +285,12 @@ def test_many_features_are_compared_in_fewer_directions(pdac, feature_file, tmp_
         with h5py.File(tmp_path / "m.h5") as file:
             assert file["common_scatter"].shape == (1024, 1024)
         assert pdac("select", path, "--budget", 12, "--model", tmp_path / "m.h5").rows == whole.rows
+
+
+def test_images_are_pointed_to_extract(pdac, tmp_path):
+    with h5py.File(tmp_path / "i.h5", "w") as file:
+        file["images"], file["labels"] = np.zeros((4, 8, 8), "u1"), np.arange(4) % 2
+    found = pdac("select", tmp_path / "i.h5", "-n", 2)
+    assert found.code == 3
+    assert "holds 'images' and no features" in found.err
+    assert "run pdac extract --data" in found.err

@@ -9,6 +9,7 @@ from pdac_cli.files.formats.containers import Container
 from pdac_cli.options.shared import InputOptions
 from pdac_cli.storage.reading import quote
 
+_IMAGES = "images"
 FEATURE_NAMES = ("features", "feats", "embeddings", "embedding", "X", "x", "img_emb", "image_embeddings")
 LABEL_NAMES = ("labels", "y", "label", "targets")
 ID_NAMES = (
@@ -49,6 +50,11 @@ def _find_features(container: Container, names: list[str]) -> str:
             return name
     found = [name for name in names if name.rsplit("/", 1)[-1] in FEATURE_NAMES]
     groups = sorted({_folder(name) for name in found})
+    if not groups and _IMAGES in names:
+        raise DataError(
+            f"{container.path}: holds {quote(_IMAGES)} and no features; expected those of a network; run pdac "
+            f"extract --data {container.path} --checkpoint PATH -o feats.h5 first"
+        )
     if not groups:
         raise DataError(
             f"{container.path}: has no features; expected a dataset called {_either(FEATURE_NAMES)}; "

@@ -104,8 +104,9 @@ def open_run(path: Path, config: Mapping[str, Any], resume: bool, force: bool) -
             _check_same(path, read_json(path / CONFIG), dict(config))
         elif _holds_anything(path) and not (exists and force):
             raise StorageError(
-                f"{path}: exists; expected a new folder; add --resume to go on with its run"
-                + (", or --force to replace it" if exists else "")
+                f"{path}: exists; expected a new folder; add --resume to go on with its run, or --force to replace it"
+                if exists
+                else f"{path}: exists and holds no run of pdac train-cl; expected a new or empty folder; choose another"
             )
         with storage_errors(path):
             _remove_stale(path)

@@ -460,3 +460,14 @@ def test_k_means_compares_images_themselves_or_what_the_network_makes_of_them(pd
         rows[name] = read_index(tmp_path / name / "kmeans" / "seed-0" / "buffer-1.json").row.tolist()
     assert rows["raw"] == rows["longer"]
     assert rows["raw"] != rows["features"]
+
+
+def test_a_folder_of_others_is_not_said_to_hold_a_run(pdac, features, tmp_path):
+    out = tmp_path / "theirs"
+    out.mkdir()
+    (out / "notes.txt").write_text("precious")
+    found = pdac("train-cl", features, "-o", out, "--method", "uniform", "--force", *SMALL)
+    assert found.code == 5
+    assert "exists and holds no run of pdac train-cl; expected a new or empty folder" in found.err
+    assert "--resume" not in found.err
+    assert (out / "notes.txt").read_text() == "precious"
