@@ -142,9 +142,9 @@ def _settle(options: ConvertOptions, source: FeatureSet, about: RowsToWrite, sha
                 "to finish it, give another --output, or add --force to begin anew"
             )
     there = {shard.path for shard in shards if shard.path.exists()} if known is not None else set[Path]()
-    for shard in shards:
-        if shard.path not in there:
-            check_output(shard.path, inputs, options.run.force)
+    check_output(listed, inputs, force=True)
+    for shard in shards:  # those that are there, too: a killed run may have left a temporary beside them
+        check_output(shard.path, inputs, options.run.force or shard.path in there)
     if known is None:
         write_bytes(listed, json.dumps(said, indent=1).encode(), force=True)
     return there
