@@ -15,6 +15,7 @@ from pdac_cli.errors import DataError
 from pdac_cli.files.file_kinds import holds_images
 from pdac_cli.files.formats.attributes import read_attribute
 from pdac_cli.files.formats.containers import companions, open_container
+from pdac_cli.files.formats.folders import is_folder_of_features
 from pdac_cli.files.formats.hdf5 import open_hdf5
 from pdac_cli.files.formats.images import IMAGE_NAMES
 from pdac_cli.files.formats.keys import FEATURE_NAMES
@@ -78,6 +79,8 @@ def _kind_of_folder(path: Path) -> FileKind:
         return FileKind.PARTS
     if any(_is_cell(found) for found in sorted(path.glob("*.json"))):
         return FileKind.EXPERIMENT
+    if is_folder_of_features(path):
+        return FileKind.FEATURES
     raise DataError(f"{path}: is a folder that pdac did not make; expected {_OURS}; name a file inside")
 
 

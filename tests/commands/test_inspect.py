@@ -200,3 +200,12 @@ def test_names_given_are_used(pdac, tmp_path):
     found = one(pdac("inspect", tmp_path / "f.h5", "--features-key", "mine", "--labels-key", "classes", "--json"))
     assert found["facts"]["rows"] == 60
     assert json.dumps(found)
+
+
+def test_a_folder_of_arrays_is_features_and_any_other_is_refused(pdac, tmp_path):
+    folder = tmp_path / "arrays"
+    folder.mkdir()
+    assert pdac("inspect", folder).code == 3
+    np.save(folder / "img_emb_0.npy", rows()[0])
+    found = one(pdac("inspect", folder, "--no-labels", "--json"))
+    assert (found["kind"], found["facts"]["rows"]) == ("features", 60)

@@ -132,6 +132,7 @@ REACH = {
         ["f.h5", "-o", "r.html"],
         [
             *LABELS,
+            (["--shape", "9x4"], "input.shape", (9, 4, "float32")),
             (["--features-key", "h"], "input.features_key", "h"),
             (["--labels-key", "y"], "input.labels_key", "y"),
             (["--drop-nonfinite"], "input.drop_nonfinite", True),
