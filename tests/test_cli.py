@@ -62,7 +62,7 @@ def test_nothing_heavy_is_loaded_before_it_is_used(arguments, absent):
     (["select", SAMPLE, "--budget", "5", "--jobs", "0"], "--jobs is 0"),
     (["select", SAMPLE, "--budget", "5", "--memory", "lots"], "--memory is 'lots'"),
     (["select", SAMPLE, "--budget", "5", "--task", "0"], "--task is 0"),
-    (["select", SAMPLE, "--budget", "5", "-o", "rows.csv"], ".json"),
+    (["select", SAMPLE, "--budget", "5", "-o", "rows.xls"], ".json"),
     (["fit", SAMPLE], "output"),
     (["frobnicate"], "frobnicate"),
 ])  # fmt: skip

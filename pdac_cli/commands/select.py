@@ -131,9 +131,18 @@ def run(options: SelectOptions) -> SelectSummary:
     if options.output:
         write_selection(chosen.index, options.output, options.run.force, by_id)
     elif not options.run.json:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(format_text(chosen.index, by_id).encode("utf-8", "surrogateescape"))  # ids byte by byte
+        _print(format_text(chosen.index, by_id))
     return _summary(chosen, options, console)
+
+
+def _print(text: str) -> None:
+    """Write to standard output, ids byte by byte as they are; one that takes text only gets text."""
+    raw = getattr(sys.stdout, "buffer", None)
+    if raw is None:
+        sys.stdout.write(text)
+        return
+    sys.stdout.flush()
+    raw.write(text.encode("utf-8", "surrogateescape"))
 
 
 def _check_printed(path: Path, suffix: str, by_id: bool) -> None:

@@ -154,10 +154,10 @@ def test_a_reservoir_of_everything_replays_its_own_task_too(pdac, features, tmp_
 
 
 @pytest.mark.parametrize("method", ["er", "spdac"])
-def test_only_the_first_pass_of_a_relaxed_stream_is_offered(pdac, features, tmp_path, method):
+def test_fed_by_the_first_pass_a_relaxed_stream_offers_no_other(pdac, features, tmp_path, method):
     chosen = ("--method", method, "--budget", 30, "--batch", 16)
     for name, epochs in (("one", 1), ("three", 3)):
-        more = ("--setting", "relaxed", "--epochs", epochs)
+        more = ("--setting", "relaxed", "--epochs", epochs, "--feed", "first")
         assert pdac("train-cl", features, "-o", tmp_path / name, *chosen, *more, *SMALL).code == 0
     # On features of a frozen backbone the stream is the same, so the buffer is.
     one, three = (read_index(tmp_path / name / method / "seed-0" / "buffer-2.json") for name in ("one", "three"))
