@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from pdac_cli.options.checks import Options, require
-from pdac_cli.options.declare import Panel, option
+from pdac_cli.options.declare import Applies, Panel, option
 from pdac_cli.options.text import parse_unit
 
 
@@ -15,6 +15,10 @@ class ClusterKind(StrEnum):
     """Clusters whose workers are asked for when they are needed."""
 
     SLURM = "slurm"
+
+
+_ELSEWHERE = (Applies("a cluster: --scheduler, --scheduler-file, --workers or --cluster", lambda o: o.place.wanted),)
+_REMOTE = (Applies("a running scheduler: --scheduler or --scheduler-file", lambda o: o.place.is_running),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,20 +39,25 @@ class ClusterOptions(Options):
         None, help="Ask SLURM for workers, as dask-jobqueue is configured.", panel=Panel.CLUSTER, metavar="slurm"
     )
     worker_timeout: float = option(
-        300.0, help="Seconds to wait for a worker while there is none.", panel=Panel.CLUSTER, metavar="SECONDS", above=0
-    )
+        300.0, help="Seconds to wait for a worker while there is none.", panel=Panel.CLUSTER, metavar="SECONDS",
+        above=0, applies=_ELSEWHERE,
+    )  # fmt: skip
     scratch: Path | None = option(
         None, help="Folder that all workers share, for rows on their way.", panel=Panel.CLUSTER,
-        otherwise="the current one; TMPDIR where the workers are on this machine",
+        otherwise="the current one; TMPDIR where the workers are on this machine", applies=_ELSEWHERE,
     )  # fmt: skip
     unit: int = option(
         1 << 28, help="About how much a worker reads at once.", panel=Panel.CLUSTER, metavar="SIZE", parse=parse_unit,
+        applies=_ELSEWHERE,
     )  # fmt: skip
     tls_ca_file: Path | None = option(
-        None, help="Certificate of the authority that signed the scheduler's.", panel=Panel.CLUSTER, metavar="FILE"
+        None, help="Certificate of the authority that signed the scheduler's.", panel=Panel.CLUSTER, metavar="FILE",
+        applies=_REMOTE,
+    )  # fmt: skip
+    tls_cert: Path | None = option(
+        None, help="Certificate of this client.", panel=Panel.CLUSTER, metavar="FILE", applies=_REMOTE
     )
-    tls_cert: Path | None = option(None, help="Certificate of this client.", panel=Panel.CLUSTER, metavar="FILE")
-    tls_key: Path | None = option(None, help="Its key.", panel=Panel.CLUSTER, metavar="FILE")
+    tls_key: Path | None = option(None, help="Its key.", panel=Panel.CLUSTER, metavar="FILE", applies=_REMOTE)
 
     def __post_init__(self) -> None:
         """Refuse two places at once, and half of what TLS needs."""
@@ -83,3 +92,8 @@ class ClusterOptions(Options):
     def wanted(self) -> bool:
         """Whether work is to be sent anywhere."""
         return bool(self.scheduler or self.scheduler_file or self.workers or self.cluster)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a scheduler already, which may ask for certificates."""
+        return bool(self.scheduler or self.scheduler_file)

@@ -27,6 +27,8 @@ IDLE = [
     (SELECT, ["--dim", "3"], CLASS),
     (SELECT, ["--ridge", "0.1", "--components", "3", "--tol", "0.1", "--iterations", "2", "--solver", "exact"], CLASS),
     (SELECT, ["--device", "cpu"], CLASS),
+    (SELECT, ["--scratch", ".", "--unit", "1M", "--worker-timeout", "9"], "a cluster: --scheduler"),
+    ([*SELECT, "--workers", "2"], ["--tls-ca-file", "a", "--tls-cert", "b", "--tls-key", "c"], "a running scheduler"),
     ([*SELECT, "--model", "m.h5"], ["--ridge", "0.1", "--dim", "3", "--components", "2", "--no-normalize"], FIT),
     ([*SELECT, "--model", "m.h5"], ["--normalize"], FIT),
     ([*SELECT, "--model", "m.h5", "--density", "class"], ["--dim", "3"], FIT),
