@@ -24,6 +24,7 @@ _MODULES = {
     "ReplayBuffer": "learning.replay",
     "StreamingSelector": "api.streaming",
     "coreset_subset": "api.subsets",
+    "load_rows": "api.subsets",
     "select_coreset": "api.choosing",
 }
 __all__ = ["__version__", *_MODULES]

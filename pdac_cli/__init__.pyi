@@ -7,6 +7,7 @@ from pdac_cli.api.mixture import ProjectedGaussianMixture as ProjectedGaussianMi
 from pdac_cli.api.selector import CoresetSelector as CoresetSelector
 from pdac_cli.api.streaming import StreamingSelector as StreamingSelector
 from pdac_cli.api.subsets import coreset_subset as coreset_subset
+from pdac_cli.api.subsets import load_rows as load_rows
 from pdac_cli.errors import PdacError as PdacError
 from pdac_cli.files.featureset import FeatureSet as FeatureSet
 from pdac_cli.learning.avalanche import AvalancheExemplars as AvalancheExemplars

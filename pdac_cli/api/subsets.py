@@ -1,4 +1,4 @@
-"""The rows of an index file as a subset of a data set of PyTorch."""
+"""The rows of an index file: read from the feature files, or as a subset of a data set of PyTorch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import numpy as np
 from pdac_cli.api.messages import python_messages
 from pdac_cli.arrays import Array
 from pdac_cli.errors import DataError
+from pdac_cli.files.features import open_features
 from pdac_cli.files.index.index_file import read_index, read_rows
+from pdac_cli.options.shared import InputOptions
 
 if TYPE_CHECKING:
     from pdac_cli.learning.replay import RowSubset
@@ -45,6 +47,37 @@ def coreset_subset(dataset: Any, index: str | PathLike[str], *, task: int | None
     from pdac_cli.learning.replay import subset_of
 
     return subset_of(dataset, rows)
+
+
+def load_rows(
+    features: str | PathLike[str], index: str | PathLike[str], *, task: int | None = None
+) -> tuple[Array, Array]:
+    """Return features (m, D) and labels (m,) of the rows that were kept, best first; no others are read.
+
+    Parameters
+    ----------
+    features : path
+        The feature file they were chosen from.
+    index : path
+        What was written with ``-o``: `.json`, `.h5`, `.npy` or `.txt`.
+    task : int, optional
+        Which task's rows, where the index has several.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pdac_cli import CoresetSelector, load_rows
+    >>> X, y = np.random.default_rng(0).normal(size=(90, 4)), np.arange(90) % 3
+    >>> np.savez("feats.npz", features=X, labels=y)
+    >>> CoresetSelector(budget=9).fit(X, y).to_file("coreset.json")
+    >>> h, labels = load_rows("feats.npz", "coreset.json")
+    >>> h.shape, np.bincount(labels).tolist()
+    ((9, 4), [3, 3, 3])
+    """
+    with python_messages(), open_features(InputOptions(paths=(str(features),))) as source:
+        chunk = source.read_rows(_rows_of(Path(index), source.n, task))
+        names = source.label_names
+        return chunk.h, chunk.y if names is None else np.asarray(names)[chunk.y]
 
 
 def _rows_of(path: Path, size: int, task: int | None) -> Array:

@@ -28,6 +28,7 @@ PUBLIC = [
     "ReplayBuffer",
     "StreamingSelector",
     "coreset_subset",
+    "load_rows",
     "select_coreset",
 ]
 WITH_EXAMPLES = [name for name in PUBLIC if not name.endswith(("Error", "Warning"))]
