@@ -131,7 +131,10 @@ def _kind_of_json(path: Path) -> FileKind:
     with reading(path, "the file"), path.open("rb") as stream:
         head = stream.read(1 << 16)
     found = re.search(rb'"format"\s*:\s*("[^"]*")', head)
-    name = str(json.loads(found[1])) if found else ""
+    try:
+        name = str(json.loads(found[1])) if found else ""
+    except ValueError:  # not UTF-8, or an escape that there is not
+        name = ""
     if name == index_schema.FORMAT or path.suffix == ".json":
         return FileKind.INDEX
     raise DataError(f"{path}: is a JSON file that pdac did not write; expected {_OURS}; check the path")

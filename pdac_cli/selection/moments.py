@@ -170,7 +170,7 @@ class WeightedMoments:
             return
         exact = x.astype(np.float64, copy=False)
         mean = (weight @ exact) / total
-        centred = exact - mean
+        centred = np.subtract(exact, mean, out=exact if exact is not x else None)
         largest = np.abs(centred).max(initial=0.0)
         if 1 / _SAFE < largest < _SAFE:
             centred = centred.astype(h.dtype, copy=False)
@@ -183,7 +183,7 @@ class WeightedMoments:
             return
         order = np.argsort(codes, kind="stable")
         present, starts = np.unique(codes[order], return_index=True)
-        weighed = exact[order] * weight[order, None]
+        weighed = x[order].astype(np.float64) * weight[order, None]
         self.sums[:, present] += np.add.reduceat(weighed, starts, axis=0).T
 
     def standardised(self) -> tuple[Standardizer, Array, Array]:

@@ -217,3 +217,11 @@ def test_what_has_nothing_to_verify_is_sent_to_inspect(pdac, feature_file):
     result = pdac("verify", feature_file())
     assert (result.code, result.out) == (3, "")
     assert "pdac inspect" in result.err
+
+
+@pytest.mark.parametrize("text", [b'{"format": "pdac \xe5"}', b'{"format": "pdac \\q"}'])
+def test_a_format_that_is_no_text_is_bad_data(pdac, selected, text):
+    selected()
+    Path("damaged.json").write_bytes(text)
+    result = pdac("verify", "damaged.json")
+    assert (result.code, result.out) == (3, "")

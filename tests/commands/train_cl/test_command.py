@@ -422,7 +422,8 @@ def test_two_processes_learn_as_one(pdac, request, tmp_path, kind, setting):
     """Losses and buffers are those of one process with the joint batch; a run fails where its ranks' buffers differ."""
     data = request.getfixturevalue(kind)
     epochs = () if setting == "online" else ("--epochs", 2)
-    small = ("--setting", setting, "--width", 2, "--budget", 20, "--batch", 31, *epochs, *SMALL)
+    width = ("--width", 2) if kind == "images" else ()
+    small = ("--setting", setting, *width, "--budget", 20, "--batch", 31, *epochs, *SMALL)
     assert pdac("train-cl", data, "-o", tmp_path / "one", *small).code == 0
     launcher = [
         sys.executable,
