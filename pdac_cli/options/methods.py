@@ -27,7 +27,6 @@ class AboutMethod:
     random: bool = True  # another seed gives another answer
     weighs: bool = False  # stored rows are given up by weights, which --eviction makes
     outdone: bool = False  # by the default, for heads trained on up to 20 rows a class, on every set measured
-    draws: bool = False  # by density, to which --density, --steer and --temperature belong
 
     def text(self) -> str:
         """Return it for help: what it does, and below it the cost."""
@@ -39,7 +38,6 @@ ABOUT: Mapping[str, AboutMethod] = {
         "draw in proportion to the density, steered by the rows kept already",
         "products n x D x D and n x D x C, then m of 20,000 x D",
         weighs=True,
-        draws=True,
     ),
     "uniform": AboutMethod("draw uniformly at random", "nothing", outdone=True),
     "least-error": AboutMethod(

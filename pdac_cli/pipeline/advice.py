@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pdac_cli.options.methods import ABOUT
+from pdac_cli.options.methods import ABOUT, DRAWN
 from pdac_cli.options.select import DensityKind, SelectOptions
 from pdac_cli.pipeline.selecting import Chosen
 
@@ -18,11 +18,10 @@ def advice(options: SelectOptions, chosen: Chosen) -> str | None:
     """Return what is known to be better than what was asked for, if anything is."""
     if len(chosen.classes.labels) < 2:
         return None  # one class, or no labels: nothing was measured
-    about = ABOUT[options.method]
     each = len(chosen.answer.ranking.ids) / np.count_nonzero(chosen.classes.counts)
-    if about.draws and options.draw.density_kind is DensityKind.CLASS and options.temperature > 0:
+    if options.method == DRAWN and options.draw.density_kind is DensityKind.CLASS and options.temperature > 0:
         return _poorer("rows dense within their own class")
-    if about.outdone and each <= _MANY:
+    if ABOUT[options.method].outdone and each <= _MANY:
         return _poorer(f"up to {_MANY} rows a class by {options.method}")
     return None
 
